@@ -1,21 +1,21 @@
 """Everything that can be done by name: the keys of the one table, and what has no key."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from msgspec import Struct
 
 from tui_profiler.queries.fuzzy import best_first
-from tui_profiler.queries.panel.accepted_requests import refusal
 from tui_profiler.queries.tree.columns import COLUMN_WORDS
 from tui_profiler.queries.tree.focus import SORT_KEYS, SORT_LABELS, SortKey
 from tui_profiler.session import Session
 
-from .table import BY_NAME, DEPTHS, EXPLORER, Key, shown
+from .table import BY_NAME, DEPTHS, EXPLORER, Key, refusal, shown
 
 _ORDERS: dict[SortKey, str] = {
     **{name: f"siblings by {what}, most first" for name, (_, what) in COLUMN_WORDS.items()},
+    "in": "siblings by elements of the first input, most first",
+    "out": "siblings by elements of the first output, most first",
+    "bound": "siblings by bound: compute, memory, overhead, unexplained, waiting",
     "order": "siblings in execution order",
     "name": "siblings in alphabetical order",
 }
@@ -54,7 +54,7 @@ def commands(
     by_sort, by_theme = in_turn.get("sort", ""), in_turn.get("theme", "")
     found += [
         Command(
-            f"{sort.label} {SORT_LABELS[key]}",
+            f"{sort.label} {'in ' * (key == 'order')}{SORT_LABELS[key]}",
             _ORDERS[key],
             f"{sort.action}('{key}')",
             under=by_sort,

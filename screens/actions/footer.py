@@ -1,16 +1,13 @@
 """The explorer's last row: the keys that matter to what is on screen."""
 
-from __future__ import annotations
-
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
-from tui_profiler.queries.panel.accepted_requests import refusal
 from tui_profiler.queries.panel.failure import trouble
 from tui_profiler.queries.time.forward_kinds import other_phase
 from tui_profiler.session import Session
 
 from ..widgets.key_bar import Keys, key_bar
 from ..widgets.lines import Line
-from .table import Key, footer, shown
+from .table import Key, footer, refusal, shown
 
 
 def explorer_bar(

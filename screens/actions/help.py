@@ -1,7 +1,5 @@
 """The keys screen: every key, made from the one table; typing searches it."""
 
-from __future__ import annotations
-
 from itertools import zip_longest
 from typing import ClassVar
 
@@ -13,14 +11,14 @@ from textual.screen import Screen
 
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.formatting.text import width, wrap
-from tui_profiler.queries.panel.accepted_requests import refusal
 from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session import Session
 
-from ..widgets.key_bar import KeyBar, key_bar
-from ..widgets.lines import EMPTY, Line, LinesWidget, exact
+from ..widgets.key_bar import key_bar
+from ..widgets.line_widgets import KeyBar, LinesWidget
+from ..widgets.lines import EMPTY, Line, exact
 from ..widgets.rows import plain
-from .table import EXPLORER, Key, shown
+from .table import EXPLORER, Key, refusal, shown
 
 _GROUPS = {
     "here": "this view",
@@ -130,9 +128,9 @@ def _entry(key: Key, form: _Form, *, is_whole: bool) -> tuple[Line, ...]:
     name = shown(key).replace(UNICODE.enter, glyphs.enter)
     said = f"{key.label}: {why_not}" if why_not else key.help
     indent = _INDENT + max(form.name_cells, width(name)) + 1
-    parts = wrap(said, max(form.cells - indent - 1, 1), glyphs.ellipsis) or ("",)
+    parts = wrap(said, max(form.cells - indent - 1, 1)) or ("",)
     if not is_whole and len(parts) > 1:
-        cut = wrap(said, max(form.cells - indent - 1 - width(glyphs.ellipsis), 1), glyphs.ellipsis)
+        cut = wrap(said, max(form.cells - indent - 1 - width(glyphs.ellipsis), 1))
         parts = (cut[0] + glyphs.ellipsis,)
     roles = ("faint", "faint") if why_not else ("strong accent", "ink")
     first: Line = ((f"{' ' * _INDENT}{name}".ljust(indent), roles[0]), (parts[0], roles[1]))
@@ -145,9 +143,11 @@ def _flowed(blocks: list[tuple[Line, ...]], rows: int) -> list[list[Line]]:
     for block in blocks:
         if rows and columns[-1] and len(columns[-1]) + len(block) > rows:
             columns.append([])
-        # Blank rows are between groups, and above the first one; not at the top of a column.
-        is_top = not columns[-1] and len(columns) > 1
-        columns[-1] += [*block[1:]] if is_top and block[0] == EMPTY else block
+        # Blank rows are between groups, and above all columns or none: titles stand in one row.
+        is_top, is_loose = not columns[-1], blocks[0][0] == EMPTY
+        if is_top and is_loose:
+            columns[-1].append(EMPTY)
+        columns[-1] += block[1:] if is_top and block[0] == EMPTY else block
     return columns
 
 

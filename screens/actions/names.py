@@ -1,7 +1,5 @@
 """How actions and keys are called where a user writes them: ``hottest``, ``ctrl+d``, ``?``."""
 
-from __future__ import annotations
-
 import re
 import string
 import unicodedata

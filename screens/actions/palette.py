@@ -1,7 +1,5 @@
 """The palette: every command by name. Typing searches, enter runs the one under the cursor."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -14,7 +12,8 @@ from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.formatting.text import safe
 from tui_profiler.session import EMPTY as NOTHING
 
-from ..widgets.lines import EMPTY, Line, LinesWidget, exact, line_width, with_role
+from ..widgets.line_widgets import LinesWidget
+from ..widgets.lines import EMPTY, Line, exact, line_width, with_role
 from ..widgets.offer_lines import shortened
 from ..widgets.prompt import MAX_LENGTH
 from ..widgets.rows import Look, finished, row
@@ -24,7 +23,7 @@ MOST_CELLS, MOST_ROWS = 120, 20
 
 
 class PaletteScreen(ModalScreen[Command | None]):
-    """Lies over the screen that it was opened from; gives the command that was chosen."""
+    """Lies over the screen that it was opened from; dismissed with the command that was chosen."""
 
     CSS = """
     PaletteScreen { background: transparent; }

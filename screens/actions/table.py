@@ -1,14 +1,25 @@
-"""Every key, once: bindings, footer, the keys screen and README's table are made from this."""
+"""Every key, once, and why its request is refused.
+
+Bindings, footer, help, palette, the configuration's keys and docs/keys.md are made from this.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
-from textual.binding import Binding
 
 from .names import action_name, written
+
+if TYPE_CHECKING:
+    from textual.binding import Binding
+
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import NO_FORWARD
+from tui_profiler.session import Session
 
 
 class Key(Struct, frozen=True):
@@ -23,7 +34,7 @@ class Key(Struct, frozen=True):
     """What it does, for the keys screen."""
     group: str
     shown: str = ""
-    """How the key is written; empty: as named."""
+    """How the keys are written; empty: as the first one is."""
     footer: str = ""
     """``left`` or ``right``, ``play`` for a recording's, or not in the footer; ``left!`` also at 80
     columns, ``left-narrow`` only there."""
@@ -46,228 +57,132 @@ class Key(Struct, frozen=True):
         return self.action.partition("(")[0]
 
 
+_tree = partial(Key, on="tree_widget")
+_move = partial(_tree, at_once=True)
+_model = partial(Key, group="live", on="requests")
+_seek = partial(Key, group="play", request="Seek", on="requests")
+
+
+def _side(keys: str, label: str, help: str, *, footer: str = "") -> Key:
+    return Key(keys, f"side('{label}')", label, help, "screens", footer=footer)
+
+
 SIDE_SCREENS: tuple[Key, ...] = (
-    Key(
-        "t",
-        "side('timeline')",
-        "timeline",
-        "one forward by depth, and the last minutes",
-        "screens",
-        footer="right",
-    ),
-    Key(
-        "r",
-        "side('roofline')",
-        "roofline",
-        "roofline: achieved and attainable, every node",
-        "screens",
-        footer="right!",
-    ),
-    Key(
-        "m",
-        "side('memory')",
-        "memory",
-        "live bytes over one forward, and at its peak",
-        "screens",
-        footer="right!",
-    ),
-    Key(
-        "w",
-        "side('weights')",
-        "weights",
-        "statistics of parameters, and output errors",
-        "screens",
-        footer="right",
-    ),
-    Key(
-        "f",
-        "side('findings')",
-        "findings",
-        "findings by predicted gain; x runs a trial",
-        "screens",
-        footer="right",
-    ),
-    Key(
-        "A",
-        "side('flat')",
-        "flat",
-        "flat tables: modules, classes, operators",
-        "screens",
-    ),
+    _side("t", "timeline", "timeline: step, forward, last minutes", footer="right"),
+    _side("r", "roofline", "roofline: achieved and attainable, every node", footer="right!"),
+    _side("m", "memory", "memory: live bytes over one forward, peak", footer="right!"),
+    _side("w", "weights", "weights: statistics, output errors", footer="right"),
+    _side("f", "findings", "findings by gain; x runs a trial", footer="right"),
+    _side("H", "health", "health: NaN, activations, gradients, updates"),
+    _side("A", "flat", "flat tables: modules, classes, operators"),
 )
 """Other views of the same session and node; the label is the screen's name."""
 EXPLORER: tuple[Key, ...] = (
-    Key(
+    _tree(
         "slash",
         "filter",
         "search",
         "filter until esc: conv kernel:7x7 time>1ms",
         "find",
-        "/",
-        "left!",
-        on="tree_keys",
+        footer="left!",
         asks=True,
     ),
-    Key("n", "match(1)", "next", "next match of the filter", "find", on="tree_keys"),
-    Key("N", "match(-1)", "previous", "previous match of the filter", "find", on="tree_keys"),
-    Key(
-        "s", "sort", "sort", "sort siblings by the next column", "find", "", "left!", on="tree_keys"
-    ),
-    Key(
-        "S",
-        "reverse",
-        "reverse",
-        "reverse the order; sorts a live column anew",
-        "find",
-        on="tree_keys",
-    ),
+    _tree("n", "match(1)", "next", "next match of the filter", "find"),
+    _tree("N", "match(-1)", "previous", "previous match of the filter", "find"),
+    _tree("s", "sort", "sort", "sort siblings by the next column", "find", footer="left!"),
+    _tree("S", "reverse", "reverse", "reverse the order; sort live columns again", "find"),
     Key(
         "enter",
         "open",
         "open",
         "block: make it the root; leaf: open it",
         "move",
-        "↵",
-        "left!",
+        shown="↵",
+        footer="left!",
         needs_tree=True,
     ),
     Key("o", "node", "node", "open the node screen from anywhere", "move", needs_tree=True),
-    Key(
+    _tree(
         "escape,backspace",
         "back",
         "back",
         "back: drop the filter, then one root up",
         "move",
-        "esc",
-        on="tree_keys",
+        shown="esc",
     ),
-    Key(
-        "z",
-        "hottest",
-        "hottest",
-        "go to the module with the most self time",
-        "find",
-        "",
-        "left",
-        on="tree_keys",
+    _tree(
+        "z", "hottest", "hottest", "go to the module with the most self time", "find", footer="left"
     ),
-    Key("b", "mark", "mark", "mark the node, or remove its mark", "find", on="tree_keys"),
-    Key("apostrophe", "next_mark", "next mark", "go to the next mark", "find", "'", on="tree_keys"),
-    Key(
-        "ctrl+o",
-        "jump_back",
-        "jump back",
-        "go back after a jump",
-        "find",
-        on="tree_keys",
-    ),
-    Key("p", "pause", "pause", "pause the view; the model keeps running", "live", "", "left"),
-    Key("p", "pause", "pause", "pause or play", "play", "", "play!", "Play"),
-    Key(
-        "less_than_sign",
-        "seek(-5)",
-        "back",
-        "5 s back",
-        "play",
-        "<",
-        "play!",
-        "Seek",
-        on="requests",
-    ),
-    Key(
-        "greater_than_sign",
-        "seek(5)",
-        "forward",
-        "forward 5 s",
-        "play",
-        ">",
-        "play!",
-        "Seek",
-        on="requests",
-    ),
-    Key("shift+left", "seek(-60)", "back", "back 1 min", "play", request="Seek", on="requests"),
-    Key(
-        "shift+right", "seek(60)", "forward", "forward 1 min", "play", request="Seek", on="requests"
-    ),
+    _tree("b", "mark", "mark", "mark the node, or remove its mark", "find"),
+    _tree("apostrophe", "next_mark", "next mark", "go to the next mark", "find"),
+    _tree("ctrl+o", "jump_back", "jump back", "go back after a jump", "find"),
+    Key("p", "pause", "pause", "pause the view; the model keeps running", "live", footer="left"),
+    Key("p", "pause", "pause", "pause or play", "play", footer="play!", request="Play"),
+    _seek("less_than_sign", "seek(-5)", "back", "5 s back", footer="play!"),
+    _seek("greater_than_sign", "seek(5)", "forward", "forward 5 s", footer="play!"),
+    _seek("shift+left", "seek(-60)", "back", "back 1 min"),
+    _seek("shift+right", "seek(60)", "forward", "forward 1 min"),
     Key(
         "plus,equals_sign",
         "speed(2)",
         "faster",
         "double the speed",
         "play",
-        "+",
-        "play!",
-        "SetSpeed",
+        footer="play!",
+        request="SetSpeed",
     ),
-    Key("minus", "speed(0.5)", "slower", "halve the speed", "play", "-", "play!", "SetSpeed"),
     Key(
+        "minus",
+        "speed(0.5)",
+        "slower",
+        "halve the speed",
+        "play",
+        footer="play!",
+        request="SetSpeed",
+    ),
+    _seek(
         "at",
         "seek_to",
         "seek",
         "seek: 12.5 or 1:30 from the start, 50%, end",
-        "play",
-        "@",
-        "play!",
-        request="Seek",
-        on="requests",
+        footer="play!",
         asks=True,
     ),
-    Key(
-        "P",
-        "hold",
-        "hold",
-        "pause the model (press twice) or resume it",
-        "live",
-        request="Pause",
-        on="requests",
+    _model(
+        "P", "hold", "pause model", "pause the model (press twice) or resume it", request="Pause"
     ),
-    Key(
-        "full_stop",
-        "step",
-        "step",
-        "run one forward while the model is paused",
-        "live",
-        ".",
-        request="Step",
-        on="requests",
+    _model(
+        "full_stop", "step", "step", "run one forward while the model is paused", request="Step"
     ),
-    Key(
+    _model(
         "B",
         "batch",
         "batch",
         "new batch size or inputs, and the difference",
-        "live",
         request="SetBatch",
-        on="requests",
         asks=True,
     ),
-    Key(
+    _model(
         "D",
         "device",
         "device",
         "new device or dtype, and the difference",
-        "live",
         request="Start",
-        on="requests",
         asks=True,
     ),
-    Key(
+    _model(
         "V",
         "next_model",
         "model",
         "show the program's next model, and stay on it",
-        "live",
         request="ShowModel",
-        on="requests",
     ),
-    Key(
+    _model(
         "F",
         "phase",
         "phase",
         "run the other forward: prefill or decode",
-        "live",
         request="SetPhase",
-        on="requests",
         explains=True,
     ),
     Key(
@@ -278,94 +193,30 @@ EXPLORER: tuple[Key, ...] = (
         "live",
         request="ReplayNode",
     ),
-    Key("down,j", "move(1)", "down", "one row down", "move", "↓ j", on="tree_keys", at_once=True),
-    Key("up,k", "move(-1)", "up", "one row up", "move", "↑ k", on="tree_keys", at_once=True),
-    Key(
-        "ctrl+d,pagedown",
-        "page(1)",
-        "page",
-        "half a page down",
-        "move",
-        "ctrl+d",
-        on="tree_keys",
-        at_once=True,
-    ),
-    Key(
-        "ctrl+u,pageup",
-        "page(-1)",
-        "page",
-        "half a page up",
-        "move",
-        "ctrl+u",
-        on="tree_keys",
-        at_once=True,
-    ),
-    Key("g,home", "first", "top", "first row", "move", "g", on="tree_keys", at_once=True),
-    Key("G,end", "last", "bottom", "last row", "move", "G", on="tree_keys", at_once=True),
-    Key(
-        "right_square_bracket",
-        "sibling(1)",
-        "sibling",
-        "next sibling",
-        "move",
-        "]",
-        on="tree_keys",
-        at_once=True,
-    ),
-    Key(
-        "left_square_bracket",
-        "sibling(-1)",
-        "sibling",
-        "previous sibling",
-        "move",
-        "[",
-        on="tree_keys",
-        at_once=True,
-    ),
-    Key("right,l", "unfold", "unfold", "unfold", "fold", "→ l", on="tree_keys", at_once=True),
-    Key(
-        "left,h",
-        "fold",
-        "fold",
-        "fold, or go to the parent",
-        "fold",
-        "← h",
-        on="tree_keys",
-        at_once=True,
-    ),
-    Key("space", "toggle_fold", "fold", "fold or unfold", "fold", on="tree_keys", at_once=True),
-    Key("left_curly_bracket", "fold_all", "fold all", "fold all", "fold", "{", on="tree_keys"),
-    Key(
-        "right_curly_bracket", "unfold_all", "unfold all", "unfold all", "fold", "}", on="tree_keys"
-    ),
-    Key(
-        "a", "operators", "operators", "show or hide operators in the tree", "fold", on="tree_keys"
-    ),
-    Key(
-        "u",
-        "group",
-        "equal",
-        "equal blocks as one row of sums, or each",
-        "fold",
-        on="tree_keys",
-    ),
+    _move("down,j", "move(1)", "down", "one row down", "move", shown="↓ j"),
+    _move("up,k", "move(-1)", "up", "one row up", "move", shown="↑ k"),
+    _move("ctrl+d,pagedown", "page(1)", "page", "half a page down", "move"),
+    _move("ctrl+u,pageup", "page(-1)", "page", "half a page up", "move"),
+    _move("g,home", "first", "top", "first row", "move"),
+    _move("G,end", "last", "bottom", "last row", "move"),
+    _move("right_square_bracket", "sibling(1)", "sibling", "next sibling", "move"),
+    _move("left_square_bracket", "sibling(-1)", "sibling", "previous sibling", "move"),
+    _move("right,l", "unfold", "unfold", "unfold", "fold", shown="→ l"),
+    _move("left,h", "fold", "fold", "fold, or go to the parent", "fold", shown="← h"),
+    _move("space", "toggle_fold", "fold", "fold or unfold", "fold"),
+    _tree("left_curly_bracket", "fold_all", "fold all", "fold all", "fold"),
+    _tree("right_curly_bracket", "unfold_all", "unfold all", "unfold all", "fold"),
+    _tree("a", "operators", "operators", "show or hide operators in the tree", "fold"),
+    _tree("u", "group", "group", "equal blocks as one row of sums, or each", "fold"),
     Key(
         "tab",
         "panels",
         "panels",
         "at 80 columns: the next section of the panel",
         "look",
-        "",
-        "left-narrow",
+        footer="left-narrow",
     ),
-    Key(
-        "i",
-        "why",
-        "why",
-        "where figures come from, or why none",
-        "look",
-        needs_tree=True,
-    ),
+    Key("i", "why", "why", "where figures come from, or why none", "look", needs_tree=True),
     Key(
         "y",
         "copy",
@@ -399,11 +250,10 @@ EXPLORER: tuple[Key, ...] = (
         "plus,equals_sign",
         "speed(2)",
         "faster",
-        "refresh more often, up to 10 times a second",
+        "refresh more often, up to 10 times per second",
         "look",
-        "+",
     ),
-    Key("minus", "speed(0.5)", "slower", "refresh less often, down to every 2 s", "look", "-"),
+    Key("minus", "speed(0.5)", "slower", "refresh less often, down to every 2 s", "look"),
     *SIDE_SCREENS,
     Key(
         "C",
@@ -413,40 +263,31 @@ EXPLORER: tuple[Key, ...] = (
         "live",
         asks=True,
     ),
-    Key("M", "machine", "machine", "every counter of the machine, and energy", "screens"),
-    Key("R", "ranks", "ranks", "the ranks of the distributed run", "screens"),
-    Key("L", "log", "log", "what the model and the worker printed", "screens"),
-    Key("question_mark", "keys", "keys", "this list", "screens", "?", "right!"),
-    Key("ctrl+p,colon", "palette", "palette", "every command by name", "screens", "ctrl+p :"),
-    Key(
-        "x",
-        "try",
-        "try",
-        "run a failure's remedy; tab marks the next",
-        "live",
-        request="Start",
-    ),
-    Key(
+    Key("M", "machine", "machine", "machine: every counter, energy", "screens"),
+    Key("R", "ranks", "ranks", "ranks of the distributed run", "screens"),
+    Key("L", "log", "log", "log: output of the model and the worker", "screens"),
+    Key("question_mark", "keys", "keys", "this list", "screens", footer="right!"),
+    Key("ctrl+p,colon", "palette", "palette", "every command by name", "screens", shown="ctrl+p :"),
+    Key("x", "try", "try", "try a failure's remedy; tab marks the next", "live", request="Start"),
+    _model(
         "ctrl+r",
         "restart",
         "restart",
-        "restart the worker; attached: trace anew",
-        "live",
+        "restart the worker; attached: trace again",
         request="Start",
-        on="requests",
         explains=True,
     ),
     Key("ctrl+z", "app.suspend_process", "suspend", "back to the shell; fg returns", "screens"),
     Key("q", "leave", "quit", "quit", "screens"),
 )
 DEPTHS: tuple[Key, ...] = tuple(
-    Key(str(depth), f"depth({depth})", "depth", f"unfold to depth {depth}", "fold", on="tree_keys")
+    _tree(str(depth), f"depth({depth})", "depth", f"unfold to depth {depth}", "fold")
     for depth in range(1, 10)
 )
 
 
 BY_NAME: tuple[Key, ...] = (
-    Key("", "sort_by", "sort", "", "find", on="tree_keys"),
+    _tree("", "sort_by", "sort", "", "find"),
     Key("", "use_theme", "theme", "use this theme", "look", on="appearance"),
     Key("", "toggle_mouse", "mouse", "turn the mouse off or on", "look", on="appearance"),
 )
@@ -470,6 +311,8 @@ def textual_action(action: str) -> str:
 
 def bindings(keys: tuple[Key, ...]) -> list[Binding]:
     """Return Textual's bindings."""
+    from textual.binding import Binding  # noqa: PLC0415 # the footer is drawn before it is there
+
     return [
         Binding(
             key.keys,
@@ -500,14 +343,13 @@ def remapped(keys: tuple[Key, ...], own: Mapping[str, tuple[str, ...]]) -> tuple
             if len(mine) == key.keys.count(",") + 1:
                 found.append(key)
                 continue
-        shown = written(mine[0]) if mine else ""
-        found.append(replace(key, keys=",".join(mine), shown=shown or "none"))
+        found.append(replace(key, keys=",".join(mine), shown="" if mine else "none"))
     return tuple(found)
 
 
 def shown(key: Key) -> str:
     """Return a key as it is written on screen."""
-    return key.shown or key.keys.split(",", maxsplit=1)[0]
+    return key.shown or written(key.keys.split(",", maxsplit=1)[0])
 
 
 def footer(keys: tuple[Key, ...], side: str, *, narrow: bool) -> tuple[tuple[str, str], ...]:
@@ -519,3 +361,56 @@ def footer(keys: tuple[Key, ...], side: str, *, narrow: bool) -> tuple[tuple[str
 def side_keys(keys: tuple[Key, ...], current: str = "") -> tuple[tuple[str, str], ...]:
     """Return (key, label) of the side screens in the footer, and of the one that is shown."""
     return tuple((shown(key), key.label) for key in keys if key.footer or key.label == current)
+
+
+_OF_RECORDINGS = ("Play", "Halt", "SetSpeed", "Seek")
+_OF_FORWARDS = ("Pause", "Resume", "Step", "SetBatch", "SetPhase", "ReplayNode")
+"""What parameters alone cannot be asked for."""
+
+
+def refusal(session: Session, request: str) -> str:
+    """Return why a request is not carried out, empty where it is, or where no one is known to ask.
+
+    Args:
+        session: what is known.
+        request: name of the request; empty for what needs none.
+    """
+    hello, tree = session.hello, session.tree
+    if request in _OF_FORWARDS and tree is not None and not tree.has_forward:
+        return NO_FORWARD
+    if not request or hello is None or request in hello.accepts:
+        return ""
+    if request in _OF_RECORDINGS:
+        return "only a recording is played"
+    if request == "ShowModel":
+        return "only a program runs several models"
+    return safe(hello.refusal) or "not possible here"
+
+
+def why_not_now(session: Session, request: str, key: str = "ctrl+r in the explorer") -> str:
+    """Return why nobody would carry a request out now; empty where somebody would.
+
+    Args:
+        session: what is known.
+        request: name of the request.
+        key: what starts a worker, in words.
+    """
+    if why_not := refusal(session, request):
+        return why_not
+    is_gone = session.ended is not None and session.playback is None
+    return why_gone(session, key) if is_gone else ""
+
+
+def why_gone(session: Session, key: str = "ctrl+r") -> str:
+    """Return why there is no one to ask, and what helps.
+
+    Args:
+        session: what is known.
+        key: what starts a worker, in words.
+    """
+    ended = session.ended
+    if ended is not None and ended.attached:
+        return "the program has ended; tui-profiler attach lists others"
+    if ended is not None and ended.is_script:
+        return "the script has ended; start it again in a shell"
+    return f"no worker; {key} starts one"

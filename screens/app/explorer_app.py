@@ -1,10 +1,8 @@
 """The app: reads a source, keeps the session, hands it to the screens.
 
 One tick for everything: messages are folded as they come, and the screens see the newest session
-four times a second; what changes the screen as a whole (a tree, a failure) they see at once.
+four times per second; what changes the screen as a whole (a tree, a failure) they see at once.
 """
-
-from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -16,16 +14,17 @@ from msgspec.structs import replace
 
 from tui_profiler.messages import LoadSpec, Request, SetBatch
 from tui_profiler.queries.compare.difference import kept
-from tui_profiler.queries.forward.precomputed import prepared
+from tui_profiler.queries.forward.strip import prepared
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source, Told
 from tui_profiler.source.script import Script
 
 from ..common.base_app import AT_ONCE, BaseApp
 from ..explorer.screen import ExplorerScreen
-from ..settings.appearance_options import NO_WISH, AppearanceOptions
-from ..settings.preferences import Preferences, habits_of
+from ..settings.appearance import UNTYPED, AppearanceOptions
+from ..settings.preferences import Preferences, read_preferences
 from ..terminal.crashing import run_to_end
+from ..terminal.early_frame import EarlyFrame
 from ..terminal.guard import ending, restore
 from ..terminal.standard_output import say
 
@@ -46,12 +45,12 @@ class ProfilerApp(BaseApp):
         spec: LoadSpec,
         restart: Callable[[LoadSpec], Source],
         *,
-        habits: Preferences | None = None,
+        preferences: Preferences | None = None,
         clock: Callable[[], float] | None = None,
         script: Script | None = None,
         begun: Session = EMPTY,
     ) -> None:
-        super().__init__(habits, clock)
+        super().__init__(preferences, clock)
         self._script = script
         self.is_left = False
         """Whether the terminal is restored."""
@@ -73,7 +72,7 @@ class ProfilerApp(BaseApp):
     def explorer(self) -> ExplorerScreen:
         """Return a new explorer, as its user is used to."""
         send, restart = self.send, self.restart
-        return ExplorerScreen(self._spec, self.glyphs, self.now, send, restart, self.habits)
+        return ExplorerScreen(self._spec, self.glyphs, self.now, send, restart, self.preferences)
 
     def on_mount(self) -> None:
         """Begin to read."""
@@ -83,33 +82,19 @@ class ProfilerApp(BaseApp):
 
     def _heed_signals(self, script: Script) -> None:
         """Apply signals to the terminal; the script has received them already."""
-        loop, is_stopped = asyncio.get_running_loop(), False
-        # Textual's, for its terminal.
+        loop = asyncio.get_running_loop()
+        # The driver's, for its terminal.
         suspend, resume = signal.getsignal(signal.SIGTSTP), signal.getsignal(signal.SIGCONT)
 
-        def soon(call: Callable[[], None]) -> None:
-            with contextlib.suppress(RuntimeError):  # The loop is closed: we are leaving already.
-                loop.call_soon_threadsafe(call)
-
-        def stop() -> None:
-            nonlocal is_stopped
-            is_stopped = True
-            if callable(suspend):
-                suspend(signal.SIGTSTP, None)
-
-        def go_on() -> None:
-            nonlocal is_stopped
-            if not is_stopped and self._driver is not None:
-                # Else Textual would save the current modes, and restore those at the end.
-                self._driver.suspend_application_mode()
-            is_stopped = False
-            if callable(resume):
-                resume(signal.SIGCONT, None)
+        def soon(number: int, handler: object) -> None:
+            if callable(handler):
+                with contextlib.suppress(RuntimeError):  # The loop is closed: we are leaving.
+                    loop.call_soon_threadsafe(handler, number, None)
 
         script.on_signals(
             end=ending(self._end, self.last_resort),
-            stop=lambda: soon(stop),
-            resume=lambda: soon(go_on),
+            stop=lambda: soon(signal.SIGTSTP, suspend),
+            resume=lambda: soon(signal.SIGCONT, resume),
         )
         if script.was_asked_to_end:  # While we were starting.
             self._end(0)
@@ -226,21 +211,37 @@ def run_explorer(
     restart: Callable[[LoadSpec], Source],
     spec: LoadSpec,
     *,
-    wish: AppearanceOptions = NO_WISH,
+    appearance: AppearanceOptions = UNTYPED,
     clock: Callable[[], float] | None = None,
     script: Script | None = None,
     begun: Session = EMPTY,
+    early: EarlyFrame | None = None,
 ) -> int:
-    """Run the explorer until it is left, from a session that has begun; gives the exit code."""
-    habits = habits_of(wish, spec.model)
-    app = ProfilerApp(source, spec, restart, habits=habits, clock=clock, script=script, begun=begun)
-    return run_and_keep(app, habits, spec.model)
+    """Run the explorer until it is left; return the exit code.
+
+    Args:
+        source: to read.
+        restart: returns another source, for a request.
+        spec: what was asked for.
+        appearance: theme and glyphs as typed.
+        clock: returns Unix time; None: that of the machine.
+        script: that the source runs, where it runs one.
+        begun: the session to begin with.
+        early: what stands in the terminal already.
+    """
+    preferences = read_preferences(appearance, spec.model)
+    app = ProfilerApp(
+        source, spec, restart, preferences=preferences, clock=clock, script=script, begun=begun
+    )
+    if early is not None:
+        app.take_over(early)
+    return run_and_keep(app, preferences, spec.model)
 
 
-def run_and_keep(app: ProfilerApp, habits: Preferences, model: str) -> int:
-    """Run an app to its end; gives the exit code, and says where the look could not be kept."""
-    code = run_to_end(app, mouse=habits.mouse)
+def run_and_keep(app: ProfilerApp, preferences: Preferences, model: str) -> int:
+    """Run an app to its end; return the exit code, and say where the look could not be kept."""
+    code = run_to_end(app, mouse=preferences.mouse, early=app.early)
     app.is_left = True
-    if habits.unkept:
-        say(model, habits.unkept)
+    if preferences.unkept:
+        say(model, preferences.unkept)
     return code or app.return_value or 0

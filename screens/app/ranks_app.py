@@ -1,7 +1,5 @@
 """The app on a run of several ranks: their screen, and the explorer of the one that is opened."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from textual.screen import Screen
@@ -12,8 +10,8 @@ from tui_profiler.source.attached import Found
 from tui_profiler.source.ranks import Ranks, is_whole_run
 
 from ..common.base_app import BaseApp
-from ..settings.appearance_options import AppearanceOptions
-from ..settings.preferences import Preferences, habits_of
+from ..settings.appearance import AppearanceOptions
+from ..settings.preferences import Preferences, read_preferences
 from ..views.ranks.screen import RanksScreen
 from .explorer_app import ProfilerApp, run_and_keep
 
@@ -27,10 +25,10 @@ class RanksApp(ProfilerApp):
         spec: LoadSpec,
         *,
         begins_with_all: bool,
-        habits: Preferences | None = None,
+        preferences: Preferences | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        super().__init__(ranks, spec, self._not_started_again, habits=habits, clock=clock)
+        super().__init__(ranks, spec, self._not_started_again, preferences=preferences, clock=clock)
         self._ranks = ranks
         self._begins_with_all = begins_with_all
 
@@ -74,19 +72,19 @@ class RanksApp(ProfilerApp):
 
 
 def run_ranks(
-    chosen: Found, program: Program, *, wish: AppearanceOptions, started_at: float
+    chosen: Found, program: Program, *, appearance: AppearanceOptions, started_at: float
 ) -> int:
-    """Run the app on a run until it is left; gives the exit code.
+    """Run the app on a run until it is left; return the exit code.
 
     Args:
         chosen: the entry of the whole run, or of one rank to begin with.
         program: who that is.
-        wish: what was typed of the look.
+        appearance: theme and glyphs as typed.
         started_at: Unix time when the command was started.
     """
     is_whole = is_whole_run(chosen)
     ranks = Ranks(program, started_at, None if is_whole else chosen.place)
     spec = LoadSpec(program.name, started_at=started_at, observed="program")
-    habits = habits_of(wish, program.name)
-    app = RanksApp(ranks, spec, begins_with_all=is_whole, habits=habits)
-    return run_and_keep(app, habits, program.name)
+    preferences = read_preferences(appearance, program.name)
+    app = RanksApp(ranks, spec, begins_with_all=is_whole, preferences=preferences)
+    return run_and_keep(app, preferences, program.name)

@@ -1,6 +1,4 @@
-"""``attach`` and ``relay``: a program that runs, looked into from here or from another host."""
-
-from __future__ import annotations
+"""``attach`` and ``relay``: a running program in the explorer, from here or another host."""
 
 import sys
 
@@ -8,48 +6,77 @@ import click
 
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import LoadSpec
-from tui_profiler.source.attached import Attached, AttachError, attached, connect, find
+from tui_profiler.source.attached import (
+    Attached,
+    AttachError,
+    attached,
+    connect,
+    find,
+    not_listening,
+    unprepared,
+)
 from tui_profiler.source.programs import WithPrograms
 from tui_profiler.source.ranks import by_run, is_rank, is_whole_run
-from tui_profiler.source.relay import relay
+from tui_profiler.source.remote import relay
+from tui_profiler.source.torch_processes import UsersPrograms
+from tui_profiler.source.trials_beside import TriedBeside
 from tui_profiler.verbs.outcome import DONE, MODEL_FAILED
 
-from ..settings.appearance_options import AppearanceOptions, look_options
-from ..settings.preferences import habits_of
-from ..start.programs import candidates, choose, columns, matching, refused, source_of
+from ..settings.appearance import AppearanceOptions, look_options
+from ..settings.preferences import read_preferences
+from ..start.programs import (
+    candidates,
+    choose,
+    columns,
+    listening,
+    matching,
+    refused,
+    source_of,
+)
 from ..terminal.standard_output import put, require_terminal, say
-from .options import is_remote, remote_python, require_remote, stock_output
+from . import options
 
 
 @click.command("attach")
 @click.argument("who", metavar="[NAME|PID]", default="")
-@click.option("--list", "only_list", is_flag=True, help="List watched programs and exit.")
-@remote_python
+@click.option(
+    "--list", "only_list", is_flag=True, help="List programs with torch, watched or not, and exit."
+)
+@options.remote_python
 @look_options
-@stock_output
+@options.stock_output
 @click.pass_obj
 def attach_verb(
-    started_at: float, /, who: str, only_list: bool, remote_python: str, wish: AppearanceOptions
+    started_at: float,
+    /,
+    who: str,
+    only_list: bool,
+    remote_python: str,
+    appearance: AppearanceOptions,
 ) -> int:
-    """Attach to a running program that calls tui_profiler.watch(model), read-only.
+    """Attach to a running program, read-only.
 
-    NAME is the name passed to watch, or the class of the model; without it, a single program is
-    attached to and several are listed. On another host: ssh://[user@]host[:port][/NAME|PID].
+    NAME is the name passed to tui_profiler.watch(model), or the class of the model; without it, a
+    single program is attached to and several are listed. A PID needs no preparation: a listener is
+    started in that process. On another host: ssh://[user@]host[:port][/NAME|PID].
     """
-    require_remote(who, remote_python)
-    if only_list and is_remote(who):
+    options.require_remote(who, remote_python)
+    if only_list and options.is_remote(who):
         raise click.UsageError(
             "--list shows this host only; try ssh HOST tui-profiler attach --list."
         )
     if only_list:
         return _list(who)
     require_terminal('try "tui-profiler report --attach NAME --measure 10"')
-    return run_attached(who, remote_python=remote_python, wish=wish, started_at=started_at)
+    return run_attached(
+        who, remote_python=remote_python, appearance=appearance, started_at=started_at
+    )
 
 
 def _list(who: str) -> int:
-    """Print every watched model that ``who`` fits, one a line; exit code 1 where there are none."""
-    found = find()
+    """Print every program that ``who`` fits, one a line; exit code 1 where there are none."""
+    listens = find()
+    found = [*listens, *not_listening(UsersPrograms(), listens)]
     fitting = matching(found, who)
     put("".join(f"{'  '.join(columns(one))}\n" for one in fitting))
     if fitting:
@@ -62,21 +89,21 @@ def _list(who: str) -> int:
 
 
 def run_attached(
-    who: str, *, remote_python: str, wish: AppearanceOptions, started_at: float
+    who: str, *, remote_python: str, appearance: AppearanceOptions, started_at: float
 ) -> int:
-    """Look into one program until it is left; gives the exit code.
+    """Show one program until the explorer is left; return the exit code.
 
     Args:
         who: name or process id, or an address; empty for any.
         remote_python: an interpreter on another host.
-        wish: what was typed of the look.
+        appearance: theme and glyphs as typed.
         started_at: Unix time when the command was started.
     """
     try:
-        if is_remote(who):
+        if options.is_remote(who):
             source: Attached | int = source_of(who, remote_python, started_at)
         else:
-            source = _picked(who, wish=wish, started_at=started_at)
+            source = _picked(who, appearance=appearance, started_at=started_at)
     except AttachError as error:
         return refused(error)
     if isinstance(source, int):
@@ -88,28 +115,35 @@ def run_attached(
     spec = LoadSpec(source.program.name, started_at=started_at, observed="program")
     from ..app.explorer_app import run_explorer  # noqa: PLC0415 # --help needs no Textual
 
-    shown = source if is_remote(who) else WithPrograms(source)
-    return run_explorer(shown, again, spec, wish=wish)
+    shown = source if options.is_remote(who) else WithPrograms(TriedBeside(source))
+    return run_explorer(shown, again, spec, appearance=appearance)
 
 
-def _picked(who: str, *, wish: AppearanceOptions, started_at: float) -> Attached | int:
+def _picked(who: str, *, appearance: AppearanceOptions, started_at: float) -> Attached | int:
     """Attach to what fits, chosen by hand where there are several.
 
-    Gives an exit code where none was chosen, or where it is a run of several ranks and was left.
+    Return an exit code where none was chosen, or where it is a run of several ranks and was left.
     """
-    fitting = by_run(candidates(find(), who))
-    chosen = fitting[0]
-    if len(fitting) > 1:
+    found = listening(who)
+    try:
+        fitting = by_run(candidates(found, who))
+    except AttachError:
+        if who or not not_listening(UsersPrograms(), found):
+            raise
+        fitting = []
+    if len(fitting) != 1:
         from ..start.picker import pick  # noqa: PLC0415
 
-        picked, code = pick(who, habits_of(wish))
+        picked, code = pick(who, read_preferences(appearance))
         if picked is None:
             return code
-        chosen = picked
+        chosen = picked if picked.listens else unprepared(picked.place.pid)
+    else:
+        chosen = fitting[0]
     if chosen.program is not None and (is_whole_run(chosen) or is_rank(chosen.program)):
         from ..app.ranks_app import run_ranks  # noqa: PLC0415
 
-        return run_ranks(chosen, chosen.program, wish=wish, started_at=started_at)
+        return run_ranks(chosen, chosen.program, appearance=appearance, started_at=started_at)
     return attached(chosen.place, started_at)
 
 

@@ -45,6 +45,7 @@ Examples:
   tui-profiler record resnet50 -o a.rec --seconds 60
   tui-profiler open a.rec                       play it, on any machine
   tui-profiler ceilings --again                 calibrate the roofline
+  tui-profiler mcp                              serve coding agents
   tui-profiler config                           your settings, and the path of their file
 
 Exit codes: 0 done, 1 loading, tracing or running the model failed, or there are no times,
@@ -57,7 +58,12 @@ _VERBS = (
     ("compare", "compare", "Compare two models, recordings or reports."),
     ("completion", "setup", "Print the completion script of a shell."),
     ("config", "setup", "Print the current settings as a configuration file."),
+    ("disable", "setup", "Undo enable."),
+    ("enable", "setup", "Have programs started with TUI_PROFILER=1 listen for viewers."),
     ("explore", "explore", "Explore a running model on screen."),
+    ("export", "export", "Export metrics of a program to Prometheus or OpenTelemetry."),
+    ("fit", "fit", "Report which GPUs a model fits on, from data sheets."),
+    ("mcp", "mcp", "Start a Model Context Protocol server for coding agents."),
     ("models", "models", "List the names of models."),
     ("onnx", "onnx", "Export a model to ONNX."),
     ("open", "open", "Play a recording, on screen."),

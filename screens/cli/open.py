@@ -1,7 +1,5 @@
 """``open``: a recording, played in the explorer."""
 
-from __future__ import annotations
-
 import click
 from msgspec.structs import replace
 
@@ -11,42 +9,41 @@ from tui_profiler.recording.reader import open_recording
 from tui_profiler.source.recorded import Player
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS
 
-from ..settings.appearance_options import AppearanceOptions, look_options
+from ..settings.appearance import AppearanceOptions, look_options
 from ..terminal.standard_output import require_terminal, say
-from .options import FiniteRange, models_and_files, stock_output
+from . import options
 
 
 @click.command("open")
-@click.argument("file", shell_complete=models_and_files)
+@click.argument("file", shell_complete=options.models_and_files)
 @click.option(
     "--speed",
-    type=FiniteRange(1 / 64, 1024),
+    type=options.FiniteRange(1 / 64, 1024),
     default=1.0,
     show_default=True,
     metavar="TIMES",
     help="Playback speed, as a factor.",
 )
-@click.option(
-    "--at",
-    type=FiniteRange(min=0),
-    metavar="SECONDS",
-    help="Start position; default: the first figures.",
+@options.seconds(
+    "--at", "Start position; default: the first figures.", allowed=options.FiniteRange(min=0)
 )
 @look_options
-@stock_output
-def open_verb(file: str, speed: float, at: float | None, wish: AppearanceOptions) -> int:
+@options.stock_output
+def open_verb(file: str, speed: float, at: float | None, appearance: AppearanceOptions) -> int:
     """Play the recording in FILE in the explorer."""
-    return play(file, speed=speed, at=at, wish=wish)
+    return play(file, speed=speed, at=at, appearance=appearance)
 
 
-def play(file: str, *, speed: float = 1.0, at: float | None = None, wish: AppearanceOptions) -> int:
-    """Play a recording in the explorer until it is left; gives the exit code.
+def play(
+    file: str, *, speed: float = 1.0, at: float | None = None, appearance: AppearanceOptions
+) -> int:
+    """Play a recording in the explorer until it is left; return the exit code.
 
     Args:
         file: where it lies.
         speed: how many times as fast as it was recorded.
         at: where to begin, in seconds since its beginning; None: at the first figures.
-        wish: what was typed of the look.
+        appearance: theme and glyphs as typed.
 
     Raises:
         UsageError: there is no terminal to play it on.
@@ -55,8 +52,7 @@ def play(file: str, *, speed: float = 1.0, at: float | None = None, wish: Appear
     try:
         recording = open_recording(file)
     except RecordingError as error:
-        for line in (str(error), f"try {error.remedy}"):
-            say(file, line)
+        say(file, str(error), f"try {error.remedy}")
         return BAD_ARGUMENTS
     asked = recording.header.spec if recording.header is not None else None
     start = None if at is None else recording.begins + at
@@ -69,4 +65,4 @@ def play(file: str, *, speed: float = 1.0, at: float | None = None, wish: Appear
     spec = replace(asked or LoadSpec("a recording"), started_at=0.0)
     from ..app.explorer_app import run_explorer  # noqa: PLC0415 # --help needs no Textual
 
-    return run_explorer(player, again, spec, wish=wish, clock=player.now)
+    return run_explorer(player, again, spec, appearance=appearance, clock=player.now)

@@ -1,19 +1,23 @@
 """What verbs share: options declared once, what they refuse, numbers, and how models complete."""
 
-from __future__ import annotations
-
+import importlib.util
 import math
 import os
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
+from msgspec import Struct
 
 from tui_profiler.formatting.text import safe
+from tui_profiler.queries.cost.flat import By
+from tui_profiler.queries.hardware.data_sheets import DataSheet, data_sheet, data_sheets
 from tui_profiler.recording.kind import is_recording
+from tui_profiler.system.demos import PREFIX, demo_names
 from tui_profiler.system.library_names import timm_names, torchvision_names
 
 from ..options.model import STOCK_OUTPUT, Chosen, file_option
@@ -23,9 +27,29 @@ _LIKE_A_VERB = 0.66
 """As difflib measures it; ``rnu`` and ``run`` have 0.67."""
 _LIKE_A_MODEL = 0.6
 _MOST_LIKE = 3
-_DEMO_MODELS = Path(__file__).resolve().parents[2] / "demo_models"
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 ReportLayout: TypeAlias = Literal["table", "text", "json", "csv", "markdown", "perfetto"]
+
+
+class ReportOptions(Struct, frozen=True):
+    """What was typed after ``report``, the options of the model apart."""
+
+    names: tuple[str, ...]
+    attach: str
+    remote_python: str
+    layout: ReportLayout
+    output: str
+    measure: float | None
+    top: int | None
+    checks: tuple[str, ...]
+    findings: bool = False
+    parameters: bool = False
+    by: By | None = None
+    depth: int | None = None
+    on: DataSheet | None = None
+    brief: bool = False
+
 
 RECORDING = "A recording cannot be changed"
 REPORT = "A report cannot be changed"
@@ -34,19 +58,127 @@ _HARMLESS = frozenset({"--no-run", "--debug"})
 """Nothing is run anyway, and what went wrong is always told."""
 
 
+def models_and_files(
+    context: click.Context, parameter: click.Parameter | None, incomplete: str
+) -> list[CompletionItem]:
+    """Return how a model may go on: a demo model's name, or a file, which the shell looks for.
+
+    The names of libraries are not among them: finding those takes seconds.
+    """
+    found = [CompletionItem(name) for name in _demos() if name.startswith(incomplete)]
+    # First: in bash, click's script forgets there what came before.
+    return [CompletionItem(incomplete, type="file"), *found]
+
+
+def _demos() -> list[str]:
+    return [f"{PREFIX}{name}" for name in demo_names()]
+
+
 def _ask_for_stock_output(context: click.Context, option: click.Parameter, asked: bool) -> None:
     if asked:
         os.environ[STOCK_OUTPUT] = "1"
 
 
-output_option = file_option("--output", default="", help="Write to FILE instead of stdout.")
-table_or_json = click.option(
-    "--format",
-    "layout",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="json is one object per model; several are JSON Lines.",
+class FiniteRange(click.FloatRange):
+    """A range of numbers that has neither ``nan``, which no limit holds off, nor ``inf``."""
+
+    def convert(
+        self, value: float, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number; ``value`` is text where it was typed."""
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return found
+
+
+class Device(click.ParamType[DataSheet]):
+    """A device that has a data sheet."""
+
+    name = "device"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> DataSheet:
+        """Return its data sheet."""
+        if isinstance(value, DataSheet):
+            return value
+        found = data_sheet(str(value))
+        if found is None:
+            known = ", ".join(one.name for one in data_sheets())
+            self.fail(f"there is no data sheet of {safe(str(value))!r}; there are {known}.", param)
+        return found
+
+
+class Devices(click.ParamType[tuple[DataSheet, ...]]):
+    """Devices between commas."""
+
+    name = "devices"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[DataSheet, ...]:
+        """Return their data sheets, in the order typed."""
+        if isinstance(value, tuple):
+            return value
+        one, named = Device(), (part.strip() for part in str(value).split(","))
+        sheets = tuple(one.convert(name, param, ctx) for name in named if name)
+        return sheets or self.fail("no device is named", param, ctx)
+
+
+_ABOVE_ZERO = FiniteRange(min=0, min_open=True)
+
+
+def seconds(
+    name: str, help: str, default: float | None = None, allowed: click.FloatRange = _ABOVE_ZERO
+) -> Callable[[_Command], _Command]:
+    """Return an option of so many seconds."""
+    return click.option(
+        name,
+        type=allowed,
+        default=default,
+        show_default=default is not None,
+        metavar="SECONDS",
+        help=help,
+    )
+
+
+def count(
+    name: str, help: str, default: int | None = None, *, least: int = 1, most: int | None = None
+) -> Callable[[_Command], _Command]:
+    """Return an option of a whole number."""
+    return click.option(
+        name,
+        type=click.IntRange(least, most),
+        default=default,
+        show_default=default is not None,
+        metavar="N",
+        help=help,
+    )
+
+
+def layout(*names: str, help: str, default: str | None = "table") -> Callable[[_Command], _Command]:
+    """Return the option that chooses one of several formats."""
+    return click.option(
+        "--format",
+        "layout",
+        type=click.Choice(names),
+        default=default,
+        show_default=default is not None,
+        help=help,
+    )
+
+
+model = click.argument("model", shell_complete=models_and_files)
+model_or_none = click.argument("model", default="", shell_complete=models_and_files)
+models = click.argument(
+    "names", metavar="MODEL...", nargs=-1, required=True, shell_complete=models_and_files
+)
+output = file_option("--output", default="", help="Write to FILE instead of stdout.")
+new_file = file_option("--output", "-o", required=True, help="Output file.")
+force = click.option("--force", is_flag=True, help="Overwrite an existing file.")
+table_or_json = layout(
+    "table", "json", help="json is one object per model; several are JSON Lines."
 )
 stock_output = click.option(
     "--stock-output",
@@ -65,34 +197,8 @@ attach_to = click.option(
     "--attach",
     metavar="NAME",
     default="",
-    help="Instead of MODEL: a running program that calls tui_profiler.watch(model).",
+    help="Attach to a running program that calls tui_profiler.watch(model).",
 )
-
-
-class FiniteRange(click.FloatRange):
-    """A range of numbers that has neither ``nan``, which no limit holds off, nor ``inf``."""
-
-    def convert(
-        self, value: float, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the number; ``value`` is text where it was typed."""
-        found = float(super().convert(value, param, ctx))
-        if not math.isfinite(found):
-            self.fail(f"{value} is not a finite number.", param, ctx)
-        return found
-
-
-def models_and_files(
-    context: click.Context, parameter: click.Parameter | None, incomplete: str
-) -> list[CompletionItem]:
-    """Return how a model may go on: a demo model's name, or a file, which the shell looks for.
-
-    The names of libraries are not among them: finding those takes seconds.
-    """
-    names = sorted(f"demo:{path.stem}" for path in _DEMO_MODELS.glob("[!_]*.py"))
-    found = [CompletionItem(name) for name in names if name.startswith(incomplete)]
-    # First: in bash, click's script forgets there what came before.
-    return [CompletionItem(incomplete, type="file"), *found]
 
 
 def require_known(name: str, verbs: Iterable[str] = ()) -> None:
@@ -128,7 +234,7 @@ def _models_like(name: str, torchvision: Iterable[str], cutoff: float) -> list[s
     """
     from difflib import get_close_matches  # noqa: PLC0415 # most names are right
 
-    demos = [f"demo:{path.stem}" for path in sorted(_DEMO_MODELS.glob("[!_]*.py"))]
+    demos = _demos()
     timm = timm_names() or frozenset()
     whole = [f"demo:{name}"] * (f"demo:{name}" in demos) + [f"timm:{name}"] * (name in timm)
     near = get_close_matches(name, [*sorted(torchvision), *demos], n=_MOST_LIKE, cutoff=cutoff)
@@ -151,7 +257,29 @@ def refuse_options(chosen: Chosen, why: str) -> None:
     """
     typed = [option for option in chosen.typed if option not in _HARMLESS]
     if typed:
-        raise click.UsageError(f"{why}: leave out {', '.join(typed)}.")
+        raise click.UsageError(f"{why}: omit {', '.join(typed)}.")
+
+
+def require_script(script: str, *, is_module: bool = False) -> None:
+    """Refuse a script, or a module, that is not there.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if is_module:
+        sys.path.insert(0, "")
+        try:
+            is_there = importlib.util.find_spec(script) is not None
+        except (ImportError, ValueError):
+            is_there = False
+        finally:
+            sys.path.pop(0)
+        if not is_there:
+            raise click.UsageError(f"There is no module called {safe(script)!r}.")
+    elif not Path(script).exists():
+        raise click.UsageError(f"There is no file {safe(script)!r}.")
+    elif Path(script).is_dir() and not Path(script, "__main__.py").exists():
+        raise click.UsageError(f"{safe(script)!r} is a folder without a __main__.py.")
 
 
 def require_models(names: Iterable[str], done: str) -> None:
@@ -169,10 +297,10 @@ def require_models(names: Iterable[str], done: str) -> None:
 
 
 def require_remote(who: str, remote_python: str) -> None:
-    """Refuse ``--remote-python`` where nothing is looked at on another host.
+    """Refuse ``--remote-python`` without another host.
 
     Raises:
-        UsageError: it was typed, and ``who`` is no ``ssh://`` address.
+        UsageError: it was typed, and ``who`` is not an ``ssh://`` address.
     """
     if remote_python and not is_remote(who):
         raise click.UsageError("--remote-python needs ssh://HOST.")

@@ -1,7 +1,5 @@
 """``record``: what the explorer would show, to a file."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
@@ -17,6 +15,7 @@ from tui_profiler import __version__
 from tui_profiler.figures.units import size, thousands
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import LoadSpec, Start
+from tui_profiler.queries.training.values import nan_words
 from tui_profiler.recording.frames import Header
 from tui_profiler.recording.kind import RecordingError
 from tui_profiler.recording.writer import Writer, create, overwrite
@@ -24,23 +23,14 @@ from tui_profiler.session import Session
 from tui_profiler.source import Source
 from tui_profiler.source.attached import AttachError
 from tui_profiler.source.programs import WithPrograms
-from tui_profiler.source.spawned import Spawned, worker_command
+from tui_profiler.source.spawned import worker
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS, MODEL_FAILED, complaint, exit_code
 from tui_profiler.verbs.record import record
 
-from ..options.model import Chosen, file_option, model_options
+from ..options.model import Chosen, model_options
 from ..start.programs import follow, refused
 from ..terminal.standard_output import say, speaker
-from .options import (
-    PROGRAM,
-    FiniteRange,
-    attach_to,
-    models_and_files,
-    refuse_options,
-    remote_python,
-    require_models,
-    require_remote,
-)
+from . import options
 
 _MORE_ROOM = "try another -o FILE, on a file system with more room"
 
@@ -57,17 +47,12 @@ class RecordOptions(Struct, frozen=True):
 
 
 @click.command("record")
-@click.argument("model", default="", shell_complete=models_and_files)
-@attach_to
-@remote_python
-@file_option("--output", "-o", required=True, help="Output file.")
-@click.option(
-    "--seconds",
-    type=FiniteRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Run the model for this long; default: until ctrl+C.",
-)
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@options.model_or_none
+@options.attach_to
+@options.remote_python
+@options.new_file
+@options.seconds("--seconds", "Run the model for this long; default: until ctrl+C.")
+@options.force
 @model_options
 @click.pass_obj
 def record_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
@@ -76,45 +61,43 @@ def record_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     The file stays readable after a crash or when the disk is full. It contains names, paths,
     arguments and what the model prints, but no tensor values.
     """
-    options = msgspec.convert(typed, RecordOptions)
-    if bool(options.model) == bool(options.attach):
+    asked = msgspec.convert(typed, RecordOptions)
+    if bool(asked.model) == bool(asked.attach):
         raise click.UsageError("A MODEL is needed, or --attach NAME; not both.")
-    require_remote(options.attach, options.remote_python)
-    if options.seconds is not None and not chosen.run:
+    options.require_remote(asked.attach, asked.remote_python)
+    if asked.seconds is not None and not chosen.run:
         raise click.UsageError("--seconds and --no-run exclude each other.")
-    require_models([options.model], "recorded again")
-    if options.attach:
-        refuse_options(chosen, PROGRAM)
-    return _run(options, chosen, started_at=started_at)
+    options.require_models([asked.model], "recorded again")
+    if asked.attach:
+        options.refuse_options(chosen, options.PROGRAM)
+    return _run(asked, chosen, started_at=started_at)
 
 
-def _run(options: RecordOptions, chosen: Chosen, *, started_at: float) -> int:
-    """Record a model in a worker of ours, or one in a program, and give the exit code."""
-    name = options.model or options.attach
-    spec = chosen.spec(name, started_at=started_at, seconds=options.seconds)
+def _run(asked: RecordOptions, chosen: Chosen, *, started_at: float) -> int:
+    """Record a model in a worker, or in a program, and return the exit code."""
+    name = asked.model or asked.attach
+    spec = chosen.spec(name, started_at=started_at, seconds=asked.seconds)
     attached: Source | None = None
-    if options.attach:
+    if asked.attach:
         try:  # Before the file is made.
             attached = follow(
-                *(options.attach, options.remote_python),
-                seconds=options.seconds,
+                *(asked.attach, asked.remote_python),
+                seconds=asked.seconds,
                 started_at=started_at,
             )
         except AttachError as error:
             return refused(error)
     header = Header(started_at, socket.gethostname(), __version__, spec)
     try:
-        make = overwrite if options.force else create
-        writer = Writer(make(options.output), header)
+        make = overwrite if asked.force else create
+        writer = Writer(make(asked.output), header)
     except RecordingError as error:
-        for line in (str(error), f"try {error.remedy}"):
-            say(options.output, line)
+        say(asked.output, str(error), f"try {error.remedy}")
         return BAD_ARGUMENTS
     if writer.failure:  # Before anything of the model is started.
         writer.close("", 0.0)
-        os.unlink(options.output)
-        say(options.output, f"cannot be written: {safe(writer.failure)}")
-        say(options.output, _MORE_ROOM)
+        os.unlink(asked.output)
+        say(asked.output, f"cannot be written: {safe(writer.failure)}", _MORE_ROOM)
         return MODEL_FAILED
     began = time.monotonic() - (time.time() - started_at)
 
@@ -126,7 +109,7 @@ def _run(options: RecordOptions, chosen: Chosen, *, started_at: float) -> int:
         session, why = asyncio.run(_record(spec, attached, writer, now))
     finally:
         writer.close(why, now())
-    return _told(session, writer, options, chosen)
+    return _told(session, writer, asked, chosen)
 
 
 async def _record(
@@ -140,24 +123,25 @@ async def _record(
             loop.add_signal_handler(number, stop.set)
     until = "" if spec.seconds is not None or not spec.run else "; ctrl+C ends the recording"
     say(spec.model, f"recording{until}")
-    source = attached or WithPrograms(Spawned(worker_command(), first=[Start(spec)]))
+    source = attached or WithPrograms(worker(Start(spec)))
     return await record(source, writer, stop, now=now, progress=speaker(spec.model))
 
 
-def _told(session: Session, writer: Writer, options: RecordOptions, chosen: Chosen) -> int:
-    for line in complaint(session, debug=chosen.debug):
-        say(options.model or options.attach, line)
+def _told(session: Session, writer: Writer, asked: RecordOptions, chosen: Chosen) -> int:
+    say(asked.model or asked.attach, *complaint(session, debug=chosen.debug))
     code = exit_code(session)
     if code == BAD_ARGUMENTS and not writer.failure:
-        os.unlink(options.output)
-        say(options.output, "not written: nothing was recorded")
+        os.unlink(asked.output)
+        say(asked.output, "not written: nothing was recorded")
         return code
     written = f"{thousands(writer.frames)} frames, {size(writer.bytes_written)}"
     if writer.failure:
-        say(options.output, f"recording ended: {safe(writer.failure)}; what is there is readable")
-        say(options.output, _MORE_ROOM)
+        ended = f"recording ended: {safe(writer.failure)}; what is there is readable"
+        say(asked.output, ended, _MORE_ROOM)
         code = code or MODEL_FAILED
     if writer.dropped:
-        say(options.output, f"{thousands(writer.dropped)} messages dropped: the disk is too slow")
-    say(options.output, f"wrote {written}; tui-profiler open {safe(options.output)} plays it")
+        say(asked.output, f"{thousands(writer.dropped)} messages dropped: the disk is too slow")
+    if found := nan_words(session):
+        say(asked.model or asked.attach, found)
+    say(asked.output, f"wrote {written}; tui-profiler open {safe(asked.output)} plays it")
     return code

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -24,16 +25,9 @@ from tui_profiler.messages import ListModels, Request
 from tui_profiler.reports.json.zoo_files import Shard, asked, in_shard, parse_shard
 from tui_profiler.reports.json_values import Json
 from tui_profiler.source.forked import Forked, Template, TemplateError
-from tui_profiler.source.spawned import Spawned, worker_command
+from tui_profiler.source.spawned import Spawned, worker
+from tui_profiler.verbs import outcome
 from tui_profiler.verbs.one_request import models
-from tui_profiler.verbs.outcome import (
-    BAD_ARGUMENTS,
-    DONE,
-    INTERRUPTED,
-    MODEL_FAILED,
-    complaint,
-    exit_code,
-)
 from tui_profiler.verbs.zoo import Job, Made, is_there, keep, progress, zoo
 
 from ..options.model import Chosen
@@ -77,7 +71,7 @@ class ZooOptions(Struct, frozen=True):
 
 
 def report_all(chosen: Chosen, typed: dict[str, object]) -> int:
-    """Make the files that are not there yet, and give the exit code.
+    """Make the files that are not there yet, and return the exit code.
 
     Args:
         chosen: the options of the models.
@@ -88,9 +82,11 @@ def report_all(chosen: Chosen, typed: dict[str, object]) -> int:
     """
     _refuse_beside(typed, chosen)
     options = msgspec.convert(typed, ZooOptions)
+    if options.ray and find_spec("ray") is None:
+        raise click.UsageError("Ray is not installed. pip install 'tui-profiler[ray]'")
     shard, folder = _shard(options.shard), _folder(options.output)
     names, code = _names(options.group, debug=chosen.debug)
-    if code != DONE:
+    if code != outcome.DONE:
         return code
     jobs = [_job(name, options, chosen) for name in in_shard(names, shard)]
     left = [job for job in jobs if options.again or not is_there(job, folder)]
@@ -105,7 +101,7 @@ def report_all(chosen: Chosen, typed: dict[str, object]) -> int:
         _run(left, options, tally.take)
     except KeyboardInterrupt:
         say(_ZOO, f"interrupted: {tally.done} of {len(left)} done; the same command resumes")
-        return INTERRUPTED
+        return outcome.INTERRUPTED
     return tally.told()
 
 
@@ -117,10 +113,10 @@ def _refuse_beside(typed: dict[str, object], chosen: Chosen) -> None:
     if not typed["output"]:
         raise click.UsageError("--all needs --output DIR.")
     if source("layout") is ParameterSource.COMMANDLINE and typed["layout"] != "json":
-        raise click.UsageError("--all writes JSON: leave out --format.")
+        raise click.UsageError("--all writes JSON: omit --format.")
     for name, option in _OF_ONE.items():
         if typed.get(name):
-            raise click.UsageError(f"{option} is for the report of a model: leave it out.")
+            raise click.UsageError(f"{option} is for the report of a model: omit it.")
     if typed["measure"] is not None and not chosen.run:
         raise click.UsageError("--measure and --no-run exclude each other.")
 
@@ -152,11 +148,11 @@ class _Tally:
         say(_ZOO, progress(made, self.done, self._total, took_seconds=took))
 
     def told(self) -> int:
-        """Say how it came out, and give the exit code."""
+        """Say how it came out, and return the exit code."""
         took = clock(time.monotonic() - self._began)
         good = self.done - len(self._failed)
         say(_ZOO, f"{good} reports and {len(self._failed)} failures in {took}")
-        return max((made.code for made in self._failed), default=DONE) and MODEL_FAILED
+        return outcome.MODEL_FAILED if self._failed else outcome.DONE
 
 
 def _run(jobs: list[Job], options: ZooOptions, kept: Callable[[Made], None]) -> None:
@@ -170,8 +166,7 @@ def _run(jobs: list[Job], options: ZooOptions, kept: Callable[[Made], None]) -> 
     try:
         zoo_on_ray(jobs, options.ray, at_once=options.jobs, kept=kept)
     except RayError as error:
-        install = " pip install 'tui-profiler[ray]'" if "installed" in str(error) else ""
-        raise click.UsageError(f"{safe(str(error))}.{install}") from error
+        raise click.UsageError(f"{safe(str(error))}.") from error
 
 
 def _run_here(jobs: list[Job], options: ZooOptions, kept: Callable[[Made], None]) -> None:
@@ -181,7 +176,7 @@ def _run_here(jobs: list[Job], options: ZooOptions, kept: Callable[[Made], None]
     """
     at_once = options.jobs or 1
     if options.measure is not None or len(jobs) < 2:
-        asyncio.run(zoo(jobs, _begin, at_once=at_once, has_room=_has_room, kept=kept))
+        asyncio.run(zoo(jobs, worker, at_once=at_once, has_room=_has_room, kept=kept))
         return
     with Template((*_IMPORTED[options.group], *_TRACING)) as template:
         workers = _Workers(template)
@@ -205,7 +200,7 @@ class _Workers:
                 return Forked(self._template, [request])
             except TemplateError as error:
                 self._give_up(error)
-        return _begin(request)
+        return worker(request)
 
     def _give_up(self, error: TemplateError) -> None:
         self._template = None
@@ -236,16 +231,14 @@ def _folder(output: str) -> Path:
 
 def _names(group: str, *, debug: bool) -> tuple[list[str], int]:
     """Return the names of a source's models, and an exit code above 0 where there are none."""
-    session = asyncio.run(models(_begin(ListModels(""))))
-    for line in complaint(session, debug=debug):
-        say(_ZOO, line)
+    session = asyncio.run(models(worker(ListModels(""))))
+    say(_ZOO, *outcome.complaint(session, debug=debug))
     listed = session.listed.names if session.listed is not None else ()
     names = [name for source, name in listed if source == group]
     if not names and session.listed is not None:
-        say(_ZOO, f"{group} is not installed here")
-        say(_ZOO, f"try pip install 'tui-profiler[{group}]'")
-        return [], BAD_ARGUMENTS
-    return names, exit_code(session)
+        say(_ZOO, f"{group} is not installed here", f"try pip install 'tui-profiler[{group}]'")
+        return [], outcome.BAD_ARGUMENTS
+    return names, outcome.exit_code(session)
 
 
 def _job(name: str, options: ZooOptions, chosen: Chosen) -> Job:
@@ -269,7 +262,3 @@ def _version(library: str) -> str:
 
 def _has_room() -> bool:
     return int(psutil.virtual_memory().available) >= ROOM_BYTES
-
-
-def _begin(request: Request) -> Spawned:
-    return Spawned(worker_command(), first=[request])

@@ -1,7 +1,5 @@
 """What ``report`` writes of each model: its format, to stdout or to a file; and its checks."""
 
-from __future__ import annotations
-
 import sys
 
 import click
@@ -10,25 +8,24 @@ from tui_profiler.figures.units import UNAVAILABLE
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Failed
 from tui_profiler.queries.cost.flat import By
-from tui_profiler.reports.checks.checks import Outcome, evaluate, parse_check
-from tui_profiler.reports.checks.limit import CheckError, as_typed
-from tui_profiler.reports.csv.flat import flat_csv
-from tui_profiler.reports.csv.nodes import csv_model
+from tui_profiler.reports.csv import csv_model, flat_csv
 from tui_profiler.reports.document import Grid, Note, Part, Section, figures, names
+from tui_profiler.reports.json.checks import CheckError, Outcome, as_typed, evaluate, parse_check
 from tui_profiler.reports.json.flat import flat_json, flat_json_failed
 from tui_profiler.reports.json.report import as_json, json_failed, json_report
 from tui_profiler.reports.perfetto.trace import perfetto_trace
+from tui_profiler.reports.text.brief import TOP, brief
 from tui_profiler.reports.text.full import full_markdown, full_text
 from tui_profiler.reports.text.markdown import as_markdown
-from tui_profiler.reports.text.sections.findings import findings_lines
 from tui_profiler.reports.text.sections.flat import flat_sections
-from tui_profiler.reports.text.table import as_table, table
+from tui_profiler.reports.text.sections.on_device import on_device_section
+from tui_profiler.reports.text.table import as_table, findings_lines, table
 from tui_profiler.reports.text.text import as_text, part_lines
 from tui_profiler.session import Session
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS, DONE
 
 from ..terminal.standard_output import Results, columns, say
-from .options import ReportLayout
+from .options import ReportOptions
 
 CHECK_FAILED = 3
 
@@ -36,59 +33,46 @@ CHECK_FAILED = 3
 class Written:
     """The report of one model after the other."""
 
-    def __init__(
-        self,
-        results: Results,
-        layout: ReportLayout,
-        output: str,
-        top: int | None,
-        checks: tuple[str, ...],
-        *,
-        advises: bool = False,
-        by: By | None = None,
-        depth: int | None = None,
-    ) -> None:
-        """Begin; ``results`` takes what is made, ``by`` asks for a flat table.
+    def __init__(self, results: Results, asked: ReportOptions) -> None:
+        """Begin; ``results`` takes what is made.
 
         Raises:
             UsageError: a check is none, or binary data would go to a terminal.
         """
-        if layout == "perfetto" and not output and sys.stdout.isatty():
+        if asked.layout == "perfetto" and not asked.output and sys.stdout.isatty():
             raise click.UsageError("A Perfetto trace is binary: add --output FILE.")
-        self._layout, self._output, self._top = layout, output, top
-        self._advises, self._by, self._depth = advises, by, depth
-        self._results = results
+        self._results, self._asked = results, asked
         try:
-            self._checks = tuple(map(parse_check, checks))
+            self._checks = tuple(map(parse_check, asked.checks))
         except CheckError as error:
             raise click.UsageError(f"--check {safe(str(error))}.") from None
 
     def add(self, name: str, session: Session) -> int:
         """Write a model's report; give the exit code of its checks."""
         code, outcomes = self._checked(name, session)
-        if self._by is not None:
-            self._results.add(self._flat(name, session, self._by, outcomes))
+        if self._asked.by is not None:
+            self._results.add(self._flat(name, session, self._asked.by, outcomes))
         else:
             self._results.add(self._made(session, outcomes))
         return code
 
     def add_failed(self, name: str, session: Session, failed: Failed) -> None:
         """Write the line of a model without a tree; only JSON has one."""
-        if self._layout == "json" and self._by is not None:
-            self._results.add(flat_json_failed(name, self._by, failed) + "\n")
-        elif self._layout == "json":
+        if self._asked.layout == "json" and self._asked.by is not None:
+            self._results.add(flat_json_failed(name, self._asked.by, failed) + "\n")
+        elif self._asked.layout == "json":
             self._results.add(json_failed(name, session, failed) + "\n")
 
     def _checked(self, name: str, session: Session) -> tuple[int, tuple[Outcome, ...]]:
         if not self._checks:
             return DONE, ()
-        report = as_json(session, advises=self._advises)
+        report = as_json(session, advises=self._asked.findings, on=self._asked.on)
         try:
             outcomes = tuple(evaluate(check, report) for check in self._checks)
         except CheckError as error:
             say(name, f"--check {safe(str(error))}")
             return BAD_ARGUMENTS, ()
-        for line in check_lines(outcomes, columns(self._output)):
+        for line in check_lines(outcomes, columns(self._asked.output)):
             say(name, line)
         return DONE if all(one.holds for one in outcomes) else CHECK_FAILED, outcomes
 
@@ -96,41 +80,48 @@ class Written:
         more = (checks_section(outcomes),) if outcomes else ()
         is_first = not self._results.count
         blank = "" if is_first else "\n"
-        cells, top, depth = columns(self._output), self._top, self._depth
-        match self._layout:
+        sheet, advises = self._asked.on, self._asked.findings
+        cells, top, depth = columns(self._asked.output), self._asked.top, self._asked.depth
+        on = () if sheet is None else (on_device_section(session, sheet, top),)
+        if self._asked.brief:
+            return blank + brief(session, top or TOP)
+        match self._asked.layout:
             case "json":
-                return json_report(session, top=top, depth=depth, advises=self._advises) + "\n"
+                line = json_report(session, top=top, depth=depth, advises=advises, on=sheet)
+                return line + "\n"
             case "csv":
                 return csv_model(session, with_titles=is_first, top=top, depth=depth)
             case "text":
+                more = (*more, *on)
                 return blank + full_text(session, columns=cells, top=top, depth=depth, more=more)
             case "markdown":
-                return blank + full_markdown(session, top=top, depth=depth, more=more)
+                return blank + full_markdown(session, top=top, depth=depth, more=(*more, *on))
             case "perfetto":
                 return perfetto_trace(session, self._results.count + 1)
             case "table":
                 lines = table(session, columns=cells, top=top, depth=depth)
-                lines += findings_lines(session, cells) if self._advises else ()
+                lines += as_table(on, cells)
+                lines += findings_lines(session, cells) if advises else ()
                 return blank + "\n".join(lines) + "\n"
 
     def _flat(self, name: str, session: Session, by: By, outcomes: tuple[Outcome, ...]) -> str:
         """Return the flat table; of text and Markdown the checks are a section before it."""
         is_first = not self._results.count
-        if self._layout == "json":
-            return flat_json(session, name, by, top=self._top) + "\n"
-        if self._layout == "csv":
-            return flat_csv(session, by, with_titles=is_first, top=self._top)
-        is_short = self._layout == "table"
-        sections = flat_sections(session, by, top=self._top, is_short=is_short)
+        if self._asked.layout == "json":
+            return flat_json(session, name, by, top=self._asked.top) + "\n"
+        if self._asked.layout == "csv":
+            return flat_csv(session, by, with_titles=is_first, top=self._asked.top)
+        is_short = self._asked.layout == "table"
+        sections = flat_sections(session, by, top=self._asked.top, is_short=is_short)
         title = session.model.name if session.model is not None else name
-        cells = columns(self._output)
+        cells = columns(self._asked.output)
         if is_short:
             named = Section("", "", (Note(title),))
             lines = as_table((named, *sections), cells)
         else:
             more = (checks_section(outcomes),) if outcomes else ()
             whole = (*more, *sections)
-            is_text = self._layout == "text"
+            is_text = self._asked.layout == "text"
             lines = as_text(title, whole, cells) if is_text else as_markdown(title, whole)
         return ("" if is_first else "\n") + "\n".join(lines) + "\n"
 

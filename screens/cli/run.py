@@ -1,10 +1,10 @@
 """``run``: a script of the user's, in the explorer or with a report at its end."""
 
-from __future__ import annotations
-
 import asyncio
-import importlib.util
+import socket
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -12,21 +12,29 @@ import click
 import msgspec
 from msgspec import Struct
 
+from tui_profiler import __version__
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import LoadSpec
 from tui_profiler.messages.failure import SCRIPT
+from tui_profiler.queries.panel import out_of_memory
 from tui_profiler.queries.panel.state import running_stage
 from tui_profiler.queries.time.forward_kinds import children_words
+from tui_profiler.recording.frames import Header
+from tui_profiler.recording.kind import RecordingError
+from tui_profiler.recording.writer import Writer, create, overwrite
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.reports.text.table import table
 from tui_profiler.session import EMPTY, Session, apply
+from tui_profiler.source import Source
 from tui_profiler.source.programs import WithPrograms
 from tui_profiler.source.script import Script
+from tui_profiler.source.trials_beside import TriedBeside
+from tui_profiler.verbs.record import RecordingSource
 
 from ..options.model import BUDGET_HELP, Share, file_option
-from ..settings.appearance_options import AppearanceOptions, look_options
+from ..settings.appearance import AppearanceOptions, look_options
 from ..terminal.standard_output import columns, put_into, require_terminal, require_writable, say
-from .options import models_and_files, stock_output
+from . import options
 
 
 class RunOptions(Struct, frozen=True):
@@ -35,6 +43,9 @@ class RunOptions(Struct, frozen=True):
     is_module: bool
     layout: Literal["table", "json"] | None
     output: str
+    record: str
+    force: bool
+    every: float | None
     budget: float
     model: str
     """Pattern of the model to show; empty: whichever model runs."""
@@ -47,13 +58,23 @@ class RunOptions(Struct, frozen=True):
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module, as in python -m.")
-@click.option(
-    "--format",
-    "layout",
-    type=click.Choice(["table", "json"]),
+@options.layout(
+    "table",
+    "json",
     help="Without the explorer: the script keeps the terminal, and a report follows.",
+    default=None,
 )
 @file_option("--output", default="", help="Write the report to FILE.")
+@options.seconds(
+    "--every",
+    "With --format: also write a report at this interval; FILE has the newest.",
+)
+@file_option(
+    "--record",
+    default="",
+    help="Record to FILE, which tui-profiler opens later.",
+)
+@options.force
 @click.option("--budget", type=Share(), default="2%", show_default=True, help=BUDGET_HELP)
 @click.option(
     "--model",
@@ -63,59 +84,113 @@ class RunOptions(Struct, frozen=True):
     " default: the outermost that runs.",
 )
 @look_options
-@stock_output
-@click.argument("script", shell_complete=models_and_files)
+@options.stock_output
+@click.argument("script", shell_complete=options.models_and_files)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
-def run_verb(started_at: float, /, wish: AppearanceOptions, **typed: object) -> int:
+def run_verb(started_at: float, /, appearance: AppearanceOptions, **typed: object) -> int:
     """Run SCRIPT unchanged with its ARGUMENTS, and profile the model that it calls.
 
     Its output is in the log (L), and tui-profiler exits with its exit code. With --format the
-    script keeps the terminal, and a report is written when it ends: to FILE or standard error.
+    script keeps the terminal, and a report is written when it ends, and at SIGUSR2 if the script
+    does not handle that signal: to FILE or standard error.
     """
-    options = msgspec.convert(typed, RunOptions)
-    if options.layout is None:
+    asked = msgspec.convert(typed, RunOptions)
+    if asked.layout is None and asked.every is not None:
+        raise click.UsageError("--every needs --format.")
+    if asked.record and asked.output and _is_same_file(asked.record, asked.output):
+        raise click.UsageError("--record and --output need a file each.")
+    if asked.layout is None:
         require_terminal("add --format table")
-    return _run(options, wish, started_at=started_at)
+    return _run(asked, appearance, started_at=started_at)
 
 
-def _run(options: RunOptions, wish: AppearanceOptions, *, started_at: float) -> int:
+def _run(asked: RunOptions, appearance: AppearanceOptions, *, started_at: float) -> int:
     """Run a script to its end, and give its exit code.
 
     Raises:
         UsageError: there is no such script, or the report cannot be written.
     """
-    _require_script(options)
-    require_writable(options.output)
-    named = ("-m", options.script) if options.is_module else (options.script,)
+    options.require_script(asked.script, is_module=asked.is_module)
+    require_writable(asked.output)
+    recording = _recording(asked, started_at) if asked.record else None
+    named = ("-m", asked.script) if asked.is_module else (asked.script,)
     script = Script(
-        (*named, *options.arguments),
+        (*named, *asked.arguments),
         started_at=started_at,
-        budget=options.budget,
-        model=options.model,
-        owns_terminal=options.layout is not None,
+        budget=asked.budget,
+        model=asked.model,
+        owns_terminal=asked.layout is not None,
+        reads_values=asked.layout is not None,  # In the explorer its health screen asks.
     )
-    if options.layout is None:
-        return _explored(script, options, wish, started_at)
+    began = time.monotonic() - (time.time() - started_at)  # The clock may be set meanwhile.
+
+    def now() -> float:
+        return time.monotonic() - began
+
+    source: Source = script
+    writer = None if recording is None else Writer(*recording)
     try:
-        session = asyncio.run(_followed(script))
-    except BaseException:
-        script.wait()  # An error here must not end the script.
-        raise
-    _report(session, options)
-    return script.end()
+        if writer is not None:
+            source = RecordingSource(script, writer, now)
+        if asked.layout is None:
+            return _explored(source, script, asked, appearance, started_at)
+        try:
+            session = asyncio.run(_followed(source, script, asked))
+        except BaseException:
+            script.wait()  # An error here must not end the script.
+            raise
+        _report(session, asked)
+        return script.end()
+    finally:
+        if writer is not None:
+            writer.close("the script ended", now())
+            if writer.failure:
+                say(asked.record, f"recording ended: {safe(writer.failure)}")
+
+
+def _is_same_file(one: str, other: str) -> bool:
+    return Path(one).resolve() == Path(other).resolve()
+
+
+def _recording(asked: RunOptions, started_at: float) -> tuple[int, Header]:
+    """Make the file of a recording, before the script starts.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    spec = LoadSpec(asked.script, started_at=started_at, observed=_observed(asked))
+    header = Header(started_at, socket.gethostname(), __version__, spec)
+    try:
+        return (overwrite if asked.force else create)(asked.record), header
+    except RecordingError as error:
+        said = f"{safe(asked.record)}: {error}; try {error.remedy}"
+        raise click.UsageError(f"--record {said}.") from None
+
+
+def _observed(asked: RunOptions) -> Literal["module", "script"]:
+    return "module" if asked.is_module else "script"
 
 
 def _explored(
-    script: Script, options: RunOptions, wish: AppearanceOptions, started_at: float
+    source: Source,
+    script: Script,
+    asked: RunOptions,
+    appearance: AppearanceOptions,
+    started_at: float,
 ) -> int:
     from ..app.explorer_app import run_explorer  # noqa: PLC0415 # after the script was started: both take a while
 
-    observed: Literal["module", "script"] = "module" if options.is_module else "script"
-    spec = LoadSpec(options.script, started_at=started_at, observed=observed)
-    code = run_explorer(WithPrograms(script), lambda spec: script, spec, wish=wish, script=script)
+    spec = LoadSpec(asked.script, started_at=started_at, observed=_observed(asked))
+    code = run_explorer(
+        WithPrograms(TriedBeside(source)),
+        lambda spec: source,
+        spec,
+        appearance=appearance,
+        script=script,
+    )
     script.follow()
-    _say_how_it_ended(script, options.script)
+    _say_how_it_ended(script, asked.script)
     return code or script.end()
 
 
@@ -129,23 +204,49 @@ def _say_how_it_ended(script: Script, name: str) -> None:
         say(name, f"output not kept: {safe(script.log.why_none)}")
 
 
-async def _followed(script: Script) -> Session:
-    session = EMPTY
-    async for message in script.messages():
-        session = apply(session, message)
+async def _followed(source: Source, script: Script, asked: RunOptions) -> Session:
+    """Follow the script to its end; report meanwhile where that was asked for, or at SIGUSR2."""
+    session, loop = EMPTY, asyncio.get_running_loop()
+    is_due = asyncio.Event()
+
+    def ask() -> None:
+        with suppress(RuntimeError):  # The loop is closed: the last report is under way.
+            loop.call_soon_threadsafe(is_due.set)
+
+    script.on_report(ask)
+
+    async def report_when_due() -> None:
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(is_due.wait(), asked.every)
+            is_due.clear()
+            try:
+                _report(session, asked)
+            except click.ClickException as error:  # A full disk, which may have room at the end.
+                error.show()
+
+    reporting = asyncio.create_task(report_when_due())
+    try:
+        async for message in source.messages():
+            session = apply(session, message)
+    finally:
+        reporting.cancel()
+        (ended,) = await asyncio.gather(reporting, return_exceptions=True)
+    if isinstance(ended, Exception):
+        raise ended  # A mistake of ours, which must be told.
     return session
 
 
-def _report(session: Session, options: RunOptions) -> None:
+def _report(session: Session, asked: RunOptions) -> None:
     if session.tree is None:
-        say(options.script, f"no figures: {_why_none(session, is_chosen=bool(options.model))}")
+        say(asked.script, f"no figures: {_why_none(session, is_chosen=bool(asked.model))}")
         return
-    if options.layout == "json":
+    if asked.layout == "json":
         text = json_report(session) + "\n"
     else:
-        text = "\n".join(table(session, columns=columns(options.output))) + "\n"
-    if options.output:
-        put_into(options.output, text.encode())
+        text = "\n".join(table(session, columns=columns(asked.output))) + "\n"
+    if asked.output:
+        put_into(asked.output, text.encode())
     else:
         sys.stderr.write(text)
 
@@ -158,23 +259,9 @@ def _why_none(session: Session, *, is_chosen: bool) -> str:
         # With --model it may have called others.
         waits = f"; {safe(stage.detail)}" if stage is not None and is_chosen else ""
         return f"it called no model{' that was chosen' if is_chosen else ''}{waits}{children}"
+    if (found := out_of_memory.uncaught(session)) is not None:
+        alive = out_of_memory.alive_words(session, found)
+        return f"{out_of_memory.what(session, found)}; {alive}{children}"
     if failure.stage == SCRIPT:
         return f"it called no model before it failed: {safe(failure.what)}{children}"
     return safe(failure.why or failure.what) + children
-
-
-def _require_script(options: RunOptions) -> None:
-    if options.is_module:
-        sys.path.insert(0, "")
-        try:
-            is_there = importlib.util.find_spec(options.script) is not None
-        except (ImportError, ValueError):
-            is_there = False
-        finally:
-            sys.path.pop(0)
-        if not is_there:
-            raise click.UsageError(f"There is no module called {safe(options.script)!r}.")
-    elif not Path(options.script).exists():
-        raise click.UsageError(f"There is no file {safe(options.script)!r}.")
-    elif Path(options.script).is_dir() and not Path(options.script, "__main__.py").exists():
-        raise click.UsageError(f"{safe(options.script)!r} is a folder without a __main__.py.")

@@ -1,11 +1,19 @@
-"""The verbs that set the program up: its configuration, and completion in a shell."""
+"""The verbs that set up: the configuration, completion in a shell, programs that listen."""
 
-from __future__ import annotations
+import errno
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import click
 from click.shell_completion import get_completion_class
 
-from ..terminal.standard_output import put
+from tui_profiler.formatting.text import safe
+from tui_profiler.system import enabling
+from tui_profiler.verbs.outcome import DONE, MODEL_FAILED
+
+from ..terminal.standard_output import put, say
 
 _WHOLE_WORDS = r"""
 # Bash cuts words at ":", and a name such as demo:cnn holds one: the pieces are put together for the
@@ -39,10 +47,9 @@ def config_verb() -> int:
     tui-profiler config > FILE writes a file to start from. Invalid settings are reported on
     standard error, with exit code 2.
     """
-    from ..settings.config import config_path, read_config  # noqa: PLC0415
-    from ..settings.config_file import actions, as_toml  # noqa: PLC0415
+    from ..settings.config import as_toml, config_path, read_config  # noqa: PLC0415
 
-    found = read_config(config_path(), actions())
+    found = read_config(config_path())
     put(as_toml(found))
     for sentence in found.sentences():
         click.echo(sentence, err=True)
@@ -66,3 +73,54 @@ def completion_verb(context: click.Context, shell: str) -> int:
     source = script(context.find_root().command, {}, name, "_TUI_PROFILER_COMPLETE").source()
     put(source + (_WHOLE_WORDS if shell == "bash" else "\n"))
     return 0
+
+
+@click.command("enable")
+def enable_verb() -> int:
+    """Have programs of this environment listen for viewers where TUI_PROFILER=1.
+
+    Writes one line, a .pth file, into the environment's site-packages. A program that is started
+    with TUI_PROFILER=1, and each process that it starts, can then be attached to as if it called
+    tui_profiler.watch(model), whichever model it runs. Without the variable nothing is imported.
+    """
+    path = enabling.file_path()
+    return _changed(
+        path,
+        enabling.enable,
+        done=f"wrote {path}",
+        nothing=f"enabled already: {path}",
+        then="TUI_PROFILER=1 python PROGRAM, then tui-profiler attach",
+    )
+
+
+@click.command("disable")
+def disable_verb() -> int:
+    """Remove the line that enable wrote; programs that listen already go on listening."""
+    path = enabling.file_path()
+    return _changed(
+        path, enabling.disable, done=f"removed {path}", nothing=f"not enabled: no file {path}"
+    )
+
+
+def _changed(
+    path: Path, change: Callable[[Path], bool], *, done: str, nothing: str, then: str = ""
+) -> int:
+    """Change the environment's file and say what was done."""
+    try:
+        is_changed = change(path)
+    except OSError as error:
+        say(change.__name__, *not_changed(change.__name__, path, error))
+        return MODEL_FAILED
+    put(f"{safe(done if is_changed else nothing)}\n")
+    if then:
+        put(f"try {then}\n")
+    return DONE
+
+
+def not_changed(verb: str, path: Path, error: OSError) -> tuple[str, str]:
+    """Return why the environment's file was not written or removed, and what to try."""
+    where = path.parent if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else path
+    instead = f"sudo {shlex.quote(sys.executable)} -m tui_profiler {verb}"
+    if error.errno == errno.EROFS:  # No user may write there.
+        instead = "tui-profiler attach PID: it needs no file"
+    return safe(f"{where} cannot be written: {error.strerror}"), safe(f"try {instead}")

@@ -1,7 +1,5 @@
 """``sweep``: a model at many settings."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import os
@@ -16,18 +14,18 @@ from msgspec.structs import replace
 from tui_profiler.figures.units import clock
 from tui_profiler.formatting.canvas import ASCII, Glyphs
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import Request
 from tui_profiler.queries.sweep import Axis, Sweep, points
-from tui_profiler.reports.json.sweep import sweep_csv, sweep_json
+from tui_profiler.reports.csv import sweep_csv
+from tui_profiler.reports.json.sweep import sweep_json
 from tui_profiler.reports.text.sweep import rounds as in_rounds
 from tui_profiler.reports.text.sweep import sweep_table
-from tui_profiler.source.spawned import Spawned, worker_command
+from tui_profiler.source.spawned import worker
 from tui_profiler.verbs.sweep import estimated_seconds, exit_code, sweep
 
 from ..options.model import MOST_BATCH, MOST_THREADS, Chosen, model_options_but
 from ..settings.appearance import glyphs_for
 from ..terminal.standard_output import Results, columns, say, speaker
-from .options import FiniteRange, models_and_files, output_option, require_models
+from . import options
 
 MOST_POINTS = 200
 MOST_ROUNDS = 20
@@ -74,7 +72,7 @@ class SweepOptions(Struct, frozen=True):
 
 
 @click.command("sweep")
-@click.argument("model", shell_complete=models_and_files)
+@options.model
 @click.option(
     "--batch",
     type=_Several(click.IntRange(1, MOST_BATCH)),
@@ -96,45 +94,16 @@ class SweepOptions(Struct, frozen=True):
 @click.option(
     "--dtype", type=_Several(click.STRING), metavar="float32,bfloat16", help="Cast the model."
 )
-@click.option(
-    "--seconds",
-    type=FiniteRange(min=0, min_open=True),
-    default=4.0,
-    show_default=True,
-    help="Measured time per point, after the warm-up, all rounds together.",
+@options.seconds(
+    "--seconds", "Measured time per point, after the warm-up, all rounds together.", 4.0
 )
-@click.option(
-    "--rounds",
-    type=click.IntRange(1, MOST_ROUNDS),
-    default=2,
-    show_default=True,
-    help="Rounds over all points; every second round runs in reverse.",
+@options.count(
+    "--rounds", "Rounds over all points; every second round runs in reverse.", 2, most=MOST_ROUNDS
 )
-@click.option(
-    "--timeout",
-    type=FiniteRange(min=0, min_open=True),
-    default=300.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time limit per point and round.",
-)
-@click.option(
-    "--format",
-    "layout",
-    type=click.Choice(["table", "json", "csv"]),
-    default="table",
-    show_default=True,
-    help="json is one object; csv is one line per point.",
-)
-@output_option
-@click.option(
-    "--top",
-    type=click.IntRange(min=1),
-    default=12,
-    show_default=True,
-    metavar="N",
-    help="Number of nodes in the table, by scaling.",
-)
+@options.seconds("--timeout", "Time limit per point and round.", 300.0)
+@options.layout("table", "json", "csv", help="json is one object; csv is one line per point.")
+@options.output
+@options.count("--top", "Number of nodes in the table, by scaling.", 12)
 @click.option("--ascii", "is_ascii", is_flag=True, help="Draw with ASCII only.")
 @model_options_but("batch", "threads", "dtype")
 @click.pass_obj
@@ -146,59 +115,55 @@ def sweep_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     everything is predicted from the trace.
     """
     axes = {name: typed.pop(name) for name in _AXES}
-    options = msgspec.convert({**typed, "axes": axes}, SweepOptions)
+    asked = msgspec.convert({**typed, "axes": axes}, SweepOptions)
     if not any(axes.values()):
         raise click.UsageError(
             "An axis is needed: --batch 1,2,4, --sequence, --threads or --dtype."
         )
-    require_models([options.model], "run at other settings")
-    if options.points > MOST_POINTS:
+    options.require_models([asked.model], "run at other settings")
+    if asked.points > MOST_POINTS:
         raise click.UsageError(
-            f"These are {options.points:,} points and {MOST_POINTS} are the most: leave out some."
+            f"These are {asked.points:,} points and {MOST_POINTS} are the most: omit some."
         )
-    return _run(options, chosen)
+    return _run(asked, chosen)
 
 
-def _run(options: SweepOptions, chosen: Chosen) -> int:
-    """Visit every point, write what was found, and give the exit code.
+def _run(asked: SweepOptions, chosen: Chosen) -> int:
+    """Visit every point, write what was found, and return the exit code.
 
     Raises:
         UsageError: the file to write cannot be written.
     """
-    with Results(options.output) as results:
-        found = _swept(options, chosen)
-        results.add(_written(found, options))
+    with Results(asked.output) as results:
+        found = _swept(asked, chosen)
+        results.add(_written(found, asked))
     _complain(found)
     return exit_code(found)
 
 
-def _swept(options: SweepOptions, chosen: Chosen) -> Sweep:
+def _swept(asked: SweepOptions, chosen: Chosen) -> Sweep:
     """Visit every point; where that is interrupted, give what there is until then."""
-    axes = tuple(Axis(name, values) for name, values in options.axes.items() if values)
-    rounds = options.rounds if chosen.run else 1  # On paper every round says the same.
-    wanted = Sweep(options.model, axes, rounds, options.seconds, chosen.run)
-    say(options.model, _stated(wanted))
+    axes = tuple(Axis(name, values) for name, values in asked.axes.items() if values)
+    rounds = asked.rounds if chosen.run else 1  # On paper every round says the same.
+    wanted = Sweep(asked.model, axes, rounds, asked.seconds, chosen.run)
+    say(asked.model, _stated(wanted))
     kept = [wanted]
     try:
         return asyncio.run(
             sweep(
                 wanted,
-                chosen.spec(options.model, started_at=0.0),
-                _begin,
-                seconds=options.timeout,
+                chosen.spec(asked.model, started_at=0.0),
+                worker,
+                seconds=asked.timeout,
                 now=time.monotonic,
-                progress=speaker(options.model),
+                progress=speaker(asked.model),
                 kept=kept.append,
             )
         )
     except KeyboardInterrupt:
         found = replace(kept[-1], interrupted=True)
-        say(options.model, f"interrupted after {len(found.visits)} visits; results so far follow")
+        say(asked.model, f"interrupted after {len(found.visits)} visits; results so far follow")
         return found
-
-
-def _begin(request: Request) -> Spawned:
-    return Spawned(worker_command(), first=[request])
 
 
 def _stated(wanted: Sweep) -> str:
@@ -222,11 +187,11 @@ def _complain(found: Sweep) -> None:
         say(found.model, f"{len(failed)} of {number} points failed: {next(iter(failed.values()))}")
 
 
-def _written(found: Sweep, options: SweepOptions) -> str:
-    if options.layout == "json":
+def _written(found: Sweep, asked: SweepOptions) -> str:
+    if asked.layout == "json":
         return sweep_json(found) + "\n"
-    if options.layout == "csv":
+    if asked.layout == "csv":
         return sweep_csv(found)
-    glyphs: Glyphs = ASCII if options.is_ascii else glyphs_for("auto", os.environ)
-    lines = sweep_table(found, columns=columns(options.output), glyphs=glyphs, top=options.top)
+    glyphs: Glyphs = ASCII if asked.is_ascii else glyphs_for("auto", os.environ)
+    lines = sweep_table(found, columns=columns(asked.output), glyphs=glyphs, top=asked.top)
     return "\n".join(lines) + "\n"

@@ -1,7 +1,5 @@
 """``try``: changes that could make models faster, measured."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import Literal
@@ -10,21 +8,45 @@ import click
 import msgspec
 from msgspec import Struct
 
-from tui_profiler.messages import TRIAL_KINDS, LoadSpec, Start, TrialKind, Wish
+from tui_profiler.messages import (
+    STEP_KINDS,
+    STEP_ONLY,
+    TRIAL_KINDS,
+    LoadSpec,
+    Start,
+    TrialKind,
+    Wish,
+)
 from tui_profiler.reports.json.trials import trials_json
 from tui_profiler.reports.text.trials import trials_table
 from tui_profiler.session import EMPTY, Session
-from tui_profiler.source.spawned import Spawned, worker_command
+from tui_profiler.source.spawned import worker
 from tui_profiler.verbs.outcome import DONE, complaint, exit_code
 from tui_profiler.verbs.trials import try_out
 
-from ..options.model import Chosen, model_options
+from ..options.model import Chosen, model_options_but
 from ..terminal.standard_output import Results, columns, say, speaker
-from .options import FiniteRange, models_and_files, output_option, require_models, table_or_json
+from . import options
 
 MOST_GIB = 1 << 20
 _GIB = 1 << 30
-_EPILOG = "\b\nKinds:\n" + "\n".join(f"  {kind}" for kind in TRIAL_KINDS)
+_WORDS: dict[TrialKind, str] = {
+    "fold-conv-bn": "fold BatchNorms into the preceding convolutions",
+    "channels-last": "channels_last memory format",
+    "bf16-autocast": "bfloat16 autocast",
+    "fp16-autocast": "float16 autocast",
+    "int8-dynamic": "dynamic int8 quantisation of linear layers",
+    "compile": "torch.compile",
+    "sdpa": "attention by scaled_dot_product_attention",
+    "larger-batch": "a larger batch: speed-up per item",
+    "inference-mode": "torch.inference_mode instead of no_grad",
+    "threads": "another number of intra-op threads",
+    "static-kv-cache": "a KV cache of fixed size",
+    "remove-dropout-identity": "remove Dropout and Identity modules (no-ops in eval mode)",
+    "checkpoint": "activation checkpointing of the repeated blocks (--train)",
+    "optimizer-loop": "fused=True or foreach=True for the optimizer (--train)",
+}
+_EPILOG = "\b\nKinds:\n" + "\n".join(f"  {kind:<25}{_WORDS[kind]}" for kind in TRIAL_KINDS)
 
 
 class TryOptions(Struct, frozen=True):
@@ -39,117 +61,89 @@ class TryOptions(Struct, frozen=True):
     layout: Literal["table", "json"]
     output: str
 
-    def wishes(self) -> tuple[Wish, ...]:
-        """Return what to try, each kind once."""
+    def wishes(self, *, trains: bool) -> tuple[Wish, ...]:
+        """Return what to try, each kind once: of a forward, or of a training step."""
+        usual = STEP_KINDS if trains else tuple(k for k in TRIAL_KINDS if k not in STEP_ONLY)
         most = None if self.most_memory is None else int(self.most_memory * _GIB)
-        kinds = tuple(dict.fromkeys(self.kinds)) or TRIAL_KINDS
+        most_seconds = max(self.most_seconds, self.seconds)
         return tuple(
-            Wish(
-                kind,
-                seconds=self.seconds,
-                most_seconds=max(self.most_seconds, self.seconds),
-                most_bytes=most,
-            )
-            for kind in kinds
+            Wish(kind, seconds=self.seconds, most_seconds=most_seconds, most_bytes=most)
+            for kind in dict.fromkeys(self.kinds or usual)
         )
 
 
 @click.command("try", epilog=_EPILOG)
-@click.argument(
-    "names", metavar="MODEL...", nargs=-1, required=True, shell_complete=models_and_files
-)
+@options.models
 @click.option(
     "--kind",
     "kinds",
     multiple=True,
     type=click.Choice(TRIAL_KINDS),
     metavar="KIND",
-    help="Kind of change to try; may be repeated. Default: all.",
+    help="Kind of change to try; may be repeated. Default: all; with --train, all of a step.",
 )
-@click.option(
-    "--seconds",
-    type=FiniteRange(0.1, 3600),
-    default=10.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Maximum measured time per trial.",
+@options.seconds(
+    "--seconds", "Time that a trial measures, at most.", 10.0, options.FiniteRange(0.1, 3600)
 )
-@click.option(
+@options.seconds(
     "--most-seconds",
-    type=FiniteRange(1, 24 * 3600),
-    default=120.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time limit per trial, loading and compiling included.",
+    "Time limit of measuring; importing torch, loading and compiling do not count.",
+    120.0,
+    options.FiniteRange(1, 24 * 3600),
 )
 @click.option(
     "--most-memory",
-    type=FiniteRange(0.1, MOST_GIB),
+    type=options.FiniteRange(0.1, MOST_GIB),
     metavar="GIB",
     help="Maximum memory per trial. Default: 80 % of the free memory.",
 )
-@click.option(
-    "--measure",
-    type=FiniteRange(min=0, min_open=True),
-    default=3.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Measured time before the trials, for the predictions.",
-)
-@table_or_json
-@output_option
-@model_options
+@options.seconds("--measure", "Measured time before the trials, for the predictions.", 3.0)
+@options.table_or_json
+@options.output
+@model_options_but("update", "peak_flops")
 @click.pass_obj
 def try_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     """Try changes on each MODEL, and print predicted beside measured speed-ups.
 
     Each trial runs in a separate process, the changed model and the original in turn: the speed-up
-    has a 95 % interval, and outputs are compared. The running model is not changed.
+    has a 95 % interval, and outputs are compared. The running model is not changed. With --train
+    training steps are compared, and their gradients.
     """
     if not chosen.run:
         raise click.UsageError("try runs the model: omit --no-run.")
-    options = msgspec.convert(typed, TryOptions)
-    require_models(options.names, "changed")
-    return _try(options, chosen, started_at=started_at)
-
-
-def _try(options: TryOptions, chosen: Chosen, *, started_at: float) -> int:
-    """Try every model in turn and give the worst of their exit codes.
-
-    Raises:
-        UsageError: the file to write cannot be written.
-    """
+    asked = msgspec.convert(typed, TryOptions)
+    options.require_models(asked.names, "changed")
     worst = DONE
-    with Results(options.output) as results:
-        for name in options.names:
-            spec = chosen.spec(name, started_at=started_at, seconds=options.measure)
-            session = _tried(spec, options, results)
+    with Results(asked.output) as results:
+        for name in asked.names:
+            spec = chosen.spec(name, started_at=started_at, seconds=asked.measure)
+            session = _tried(spec, asked, results)
             started_at = time.time()
-            for line in complaint(session, debug=chosen.debug):
-                say(name, line)
+            say(name, *complaint(session, debug=chosen.debug))
             worst = max(worst, exit_code(session))
             if session.trials:
-                results.add(_written(session, options, is_first=not results.count))
+                _write(session, asked, results)
     return worst
 
 
-def _tried(spec: LoadSpec, options: TryOptions, results: Results) -> Session:
-    """Try everything on one model; where that is interrupted, the trials until then are kept."""
-    source = Spawned(worker_command(), first=[Start(spec)])
-    wishes, kept = options.wishes(), [EMPTY]
+def _tried(spec: LoadSpec, asked: TryOptions, results: Results) -> Session:
+    """Try everything on one model; where that is interrupted, write the trials until then."""
+    wishes, kept = asked.wishes(trains=spec.train is not None), [EMPTY]
     progress = speaker(spec.model)
     try:
-        return asyncio.run(try_out(source, wishes, progress=progress, kept=kept.append))
+        return asyncio.run(
+            try_out(worker(Start(spec)), wishes, progress=progress, kept=kept.append)
+        )
     except KeyboardInterrupt:
         done = len(kept) - 1
         if done:
             progress(f"interrupted after {done} of {len(wishes)} trials; their results follow")
-            results.add(_written(kept[-1], options, is_first=not results.count))
+            _write(kept[-1], asked, results)
         raise
 
 
-def _written(session: Session, options: TryOptions, *, is_first: bool) -> str:
-    if options.layout == "json":
-        return trials_json(session) + "\n"
-    lines = trials_table(session, columns=columns(options.output))
-    return ("" if is_first else "\n") + "\n".join(lines) + "\n"
+def _write(session: Session, asked: TryOptions, results: Results) -> None:
+    if asked.layout == "json":
+        results.add(trials_json(session) + "\n")
+    else:
+        results.add_lines(trials_table(session, columns=columns(asked.output)))

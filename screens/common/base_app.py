@@ -1,11 +1,9 @@
-"""What every app of ours is, and what screens ask of the one that they are shown in."""
-
-from __future__ import annotations
+"""The base of all apps: theme, driver and output; and what screens ask of their app."""
 
 import gc
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -14,6 +12,7 @@ from textual import events
 from textual.app import App
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
+from textual.filter import LineFilter, Monochrome, NoColor
 from textual.reactive import var
 from textual.screen import ModalScreen, Screen
 from textual.timer import Timer
@@ -34,7 +33,7 @@ from ..terminal.driver import QuietDriver
 from ..terminal.guard import end_on_hang_up, end_on_signals
 from ..terminal.painting import KeysFirstApp
 from ..web.driver import is_served
-from ..widgets.key_bar import KeyBar
+from ..widgets.line_widgets import KeyBar
 
 _Result = TypeVar("_Result")
 
@@ -83,6 +82,29 @@ class ThemedApp(KeysFirstApp[_Result], CrashingApp[_Result]):
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Return our roles where a theme does not name them."""
         return roles_for(self.current_theme)
+
+    def on_mount(self) -> None:
+        """End when a signal asks for it, and when the terminal is gone."""
+        if not self.is_headless:
+            end_on_signals(self._end)
+            end_on_hang_up(0, self._end, self.last_resort)
+
+    def _end(self, code: int) -> None:
+        self.exit(None, return_code=code)
+
+    def last_resort(self, code: int) -> None:
+        """End the process when the app does not exit; on another thread."""
+        os._exit(code)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return Textual's; where the terminal has its own colours, NO_COLOR leaves them alone.
+
+        Textual chooses for the theme that it starts with, and would draw black on black.
+        """
+        filters = super().get_line_filters()
+        if not (self.no_color and self.native_ansi_color):
+            return filters
+        return [NoColor() if isinstance(each, Monochrome) else each for each in filters]
 
     def pop_screen(self) -> AwaitComplete:
         """Leave a screen, and free it a moment later.
@@ -138,8 +160,8 @@ class BaseApp(ThemedApp[int]):
     """Has what screens are bound to, is as its user is used to, and can be left from anywhere.
 
     Args:
-        habits: what the user is used to; None: what everybody gets.
-        clock: gives Unix time; None: ``unix_clock``.
+        preferences: what the user is used to; None: what everybody gets.
+        clock: returns Unix time; None: ``unix_clock``.
     """
 
     CSS_PATH = Path(__file__).with_name("app.tcss")
@@ -153,20 +175,20 @@ class BaseApp(ThemedApp[int]):
     """The session as it was before the last change of batch, input, device or dtype."""
     workspace: var[Workspace] = var(NO_RANKS)
     rate: float = 4.0
-    """Redraws a second."""
+    """Redraws per second."""
     given_keys: Mapping[str, tuple[str, ...]] = {}
     """Name of an action to the keys that the user gave it."""
 
     def __init__(
-        self, habits: Preferences | None = None, clock: Callable[[], float] | None = None
+        self, preferences: Preferences | None = None, clock: Callable[[], float] | None = None
     ) -> None:
-        self.habits = habits or Preferences()
-        super().__init__(self.habits.theme)
+        self.preferences = preferences or Preferences()
+        super().__init__(self.preferences.theme)
         self._given_clock = clock
         self.set_clock()
-        self.glyphs: Glyphs = self.habits.glyphs
-        self.rate = self.habits.config.settings.rate
-        self.given_keys = self.habits.config.settings.keys
+        self.glyphs: Glyphs = self.preferences.glyphs
+        self.rate = self.preferences.config.settings.rate
+        self.given_keys = self.preferences.config.settings.keys
         self._redrawing: Timer | None = None
         self._on_top: Screen[object] | None = None
 
@@ -179,9 +201,6 @@ class BaseApp(ThemedApp[int]):
         self.set_keymap({action: ",".join(keys) for action, keys in self.given_keys.items()})
         self.set_rate(self.rate)
         self.screen_change_signal.subscribe(self, self._leave, immediate=True)
-        if not self.is_headless:
-            end_on_signals(self._end)
-            end_on_hang_up(0, self._end, self.last_resort)
 
     def _leave(self, now_on_top: Screen[object]) -> None:
         """Take away what lies over a screen: it would lie over the next one, and speak of that.
@@ -193,7 +212,7 @@ class BaseApp(ThemedApp[int]):
             self.clear_notifications()
 
     def set_rate(self, rate: float) -> None:
-        """Redraw so many times a second from now on."""
+        """Redraw so many times per second from now on."""
         self.rate = rate
         if self._redrawing is not None:
             self._redrawing.stop()
@@ -209,10 +228,6 @@ class BaseApp(ThemedApp[int]):
 
     def _end(self, code: int) -> None:
         self.exit(code, return_code=code)
-
-    def last_resort(self, code: int) -> None:
-        """End the process when the app does not exit; on another thread."""
-        os._exit(code)
 
     def write_to_terminal(self, sequence: str) -> None:
         """Send a sequence, in order with what is drawn; as Textual does, through its driver."""
@@ -240,7 +255,7 @@ class BaseApp(ThemedApp[int]):
         self.exit(0)
 
     def show_ranks(self) -> bool:
-        """Go to all ranks of the run; gives whether there are any."""
+        """Go to all ranks of the run; return whether there are any."""
         return False
 
 

@@ -1,6 +1,4 @@
-"""What a screen gives away: a text to the clipboard, a file with what it shows."""
-
-from __future__ import annotations
+"""What a screen copies to the clipboard and exports to a file."""
 
 import asyncio
 import os
@@ -19,9 +17,10 @@ from tui_profiler.queries.panel.phrases import model_name
 from tui_profiler.session import Session
 from tui_profiler.system.files import write_whole
 
-from ..widgets.lines import LinesWidget, exact
+from ..widgets.line_widgets import LinesWidget
+from ..widgets.lines import exact
 from ..widgets.lines import text as text_of
-from ..widgets.prompt import Choice, Prompt
+from ..widgets.prompt import Answer, Choice, Prompt
 from .base_app import BaseApp
 
 KINDS = {
@@ -40,7 +39,7 @@ _LONGEST_NAME = 60
 
 
 class ExportContent(Struct, frozen=True):
-    """What a screen gives away."""
+    """What a screen copies and exports."""
 
     view: str
     """Name of the screen, for a file's name."""
@@ -65,26 +64,20 @@ class CopyExport:
     Args:
         screen: that is shown.
         given: what there is to copy and to write.
-        say: tells the user.
-        ask: asks the user.
+        say: tells the user what came of it.
     """
 
     def __init__(
-        self,
-        screen: Screen[Any],
-        given: ExportContent,
-        say: Callable[[str], None],
-        ask: Callable[[Prompt | Choice], None],
+        self, screen: Screen[Any], given: ExportContent, say: Callable[[str], None]
     ) -> None:
         self._screen = screen
         self._given = given
         self._say = say
-        self._ask = ask
 
-    def copy(self) -> None:
+    def copy(self) -> Choice:
         """Ask what to copy."""
         row, panel = self._given.row(), self._given.panel()
-        options: list[tuple[str, str, Callable[[], None]]] = []
+        options: list[tuple[str, str, Callable[[], Answer]]] = []
         options += [("y", "", self.copy_path), ("p", "path", self.copy_path)]
         if row is not None:
             options.append(("r", "row", partial(self._copy, "the row", row)))
@@ -95,19 +88,19 @@ class CopyExport:
                 options.append((key, what, copy))
         if panel is not None:
             options.append(("l", "panel", partial(self._copy, "the panel", panel)))
-        options.append(("s", "screen", lambda: self._after(self._copy_screen)))
-        self._ask(Choice("copy:", tuple(options), "cancels"))
+        options.append(("s", "screen", partial(self._after, self._copy_screen)))
+        return Choice("copy:", tuple(options), "cancels")
 
     def _copy(self, what: str, text: str) -> None:
         copy_text(self._screen, what, text, self._say)
 
-    def copy_path(self) -> None:
+    def copy_path(self) -> str:
         """Copy the path of the node."""
         path = printable(self._given.path())
-        if path:
-            self._copy(path if len(path) <= 40 else "the path", path)
-        else:
-            self._say("nothing to copy: the path of the root is empty")
+        if not path:
+            return "nothing to copy: the path of the root is empty"
+        self._copy(path if len(path) <= 40 else "the path", path)
+        return ""
 
     def _copy_screen(self) -> None:
         self._copy("the screen", self._screen_text())
@@ -115,12 +108,11 @@ class CopyExport:
     def _screen_text(self) -> str:
         return "\n".join(screen_rows(self._screen)) + "\n"
 
-    def export(self) -> None:
+    def export(self) -> Prompt:
         """Ask for the file."""
         name = default_name(model_name(self._given.session()), self._given.view)
-        kinds = "  ".join(self._kinds())
-        hint = f"as {kinds}"
-        self._ask(Prompt("export to ", name, lambda text: None, self.export_to, lambda text: hint))
+        hint = f"as {'  '.join(self._kinds())}"
+        return Prompt("export to ", name, done=self.export_to, hint=hint)
 
     def _kinds(self) -> tuple[str, ...]:
         tree = self._given.session().tree
@@ -132,22 +124,19 @@ class CopyExport:
             if (kind != ".csv" or has_rows) and (kind not in REPORTS or has_report)
         )
 
-    def export_to(self, typed: str) -> None:
+    def export_to(self, typed: str) -> Answer:
         """Write the file that was typed; ask first where there is one already."""
         if not typed.strip():
-            return
+            return None
         file, kinds = chosen_file(typed), self._kinds()
         if file.suffix.lower() not in kinds:
-            self._say(f"the end of the name says how: {', '.join(kinds)}; not {safe(file.name)}")
-        elif os.path.lexists(file):
-            over = (
-                "o",
-                "overwrite it",
-                lambda: self._after(lambda: self._export(file, again=True)),
-            )
-            self._ask(Choice(f"{safe(file.name)} is there already", (over,), "keeps it"))
-        else:
-            self._after(lambda: self._export(file, again=False))
+            return f"the end of the name says how: {', '.join(kinds)}; not {safe(file.name)}"
+        if os.path.lexists(file):
+            over = partial(self._after, partial(self._export, file, again=True))
+            question = f"{safe(file.name)} is there already"
+            return Choice(question, (("o", "overwrite it", over),), "keeps it")
+        self._after(partial(self._export, file, again=False))
+        return None
 
     def _export(self, file: Path, *, again: bool) -> None:
         kind = file.suffix.lower()
@@ -202,7 +191,7 @@ def write_file(
     Args:
         screen: that is asked.
         file: its absolute path.
-        make: gives what is written; it is called in a thread.
+        make: returns what is written; called in a thread.
         say: tells the user.
         again: it may be there already.
     """
@@ -246,7 +235,7 @@ def written(file: Path, text: str | bytes, *, again: bool) -> None:
     """Write a file whole or not at all; one that is there only if it may be written again.
 
     Raises:
-        FileExistsError: it is there, and ``again`` is false, or it is no plain file.
+        FileExistsError: it is there, and ``again`` is false, or it is not a regular file.
         OSError: it cannot be written.
     """
     data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")

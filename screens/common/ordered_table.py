@@ -1,7 +1,5 @@
 """What keys and clicks do to the order of a table, on every screen that has one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from ..widgets.heading import Heading, Order

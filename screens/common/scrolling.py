@@ -4,8 +4,6 @@ A binding bears the name of the explorer's action that does the same, so that a 
 here as well.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, TypeVar
 
 from textual.binding import Binding, BindingType

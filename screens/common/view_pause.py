@@ -1,7 +1,5 @@
 """Whether what is on screen stands still: one state for the explorer and every view beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tui_profiler.messages import Halt, Play, Request

@@ -1,20 +1,24 @@
-"""The failure panel: what, where, why, what to try, what is still known, the log's last lines."""
+"""What failed: what, where, why, what to try, what is still known, the log's last lines.
 
-from __future__ import annotations
+Of a forward that raised also its modules: how far it came.
+"""
 
-from tui_profiler.figures.units import thousands
-from tui_profiler.formatting.canvas import UNICODE, Glyphs
-from tui_profiler.formatting.text import width, wrap
-from tui_profiler.messages import Remedy
+from tui_profiler.figures.units import count, shape, thousands
+from tui_profiler.formatting.text import safe, width, wrap
+from tui_profiler.messages import PartialModule, PartialTree, Remedy
 from tui_profiler.queries.panel.failure import Fact, FailureText, still_known, trouble
-from tui_profiler.session import EMPTY as NOTHING
-from tui_profiler.session import Session
 
-from ..widgets.lines import EMPTY, Line, LinesWidget, cut, exact, with_role
-from ..widgets.rows import Look, finished, row, section
+from ..widgets.lines import EMPTY, Line, cut, exact, line_width, with_role
+from ..widgets.rows import Look, finished, labelled, row, section
 
 LABEL = 8
 _FACT = 8
+LEAST_ROWS = 4
+"""The title, and the module that raised between two others."""
+_PARAMETERS = 7
+_NAME_SHARE = 0.55
+"""Of the width, where shapes stand beside the names."""
+_SHAPES_FROM = 60
 
 
 def failure_lines(look: Look, rows: int, marked: int = 0, hint: str = "") -> tuple[Line, ...]:
@@ -57,25 +61,16 @@ def _head(found: FailureText, look: Look) -> tuple[Line, ...]:
     title: Line = ((f"{look.glyphs.failed} {found.title}", "strong error"),)
     where: Line = ((found.where, "strong ink"), (f"  {found.type}" if found.type else "", "muted"))
     lines = [row(title, ((found.after, "muted"),), look), EMPTY]
-    lines += _said("what", found.what, look)
+    lines += labelled("what", found.what, look, LABEL)
     if found.where:
         lines.append(row((("where".ljust(LABEL), "muted"), *where), EMPTY, look))
     if found.at:
         label = "" if found.where else "where"
         at = _tail(found.at, look.inner - LABEL, look.glyphs.ellipsis)
         lines.append(row(((label.ljust(LABEL), "muted"), (at, "muted")), EMPTY, look))
-    lines += _said("why", found.why, look)
-    lines += _said("likely", found.likely, look)
+    for label, sentence in (("why", found.why), ("likely", found.likely)):
+        lines += labelled(label, sentence, look, LABEL) if sentence else ()
     return tuple(lines)
-
-
-def _said(label: str, sentence: str, look: Look) -> tuple[Line, ...]:
-    parts = wrap(sentence, max(look.inner - LABEL, 1), look.glyphs.ellipsis)
-    labels = (label, *[""] * len(parts))
-    return tuple(
-        row(((name.ljust(LABEL), "muted"), (part, "ink")), EMPTY, look)
-        for name, part in zip(labels, parts, strict=False)
-    )
 
 
 def _tail(text: str, cells: int, ellipsis: str) -> str:
@@ -143,39 +138,75 @@ def _log(look: Look) -> tuple[Line, ...]:
     )
 
 
-class FailurePanel(LinesWidget):
-    """Shows what went wrong."""
+def raised_at(tree: PartialTree) -> int:
+    """Return the row of the module that raised; the first where none of those shown did."""
+    modules = enumerate(tree.modules_shown)
+    return next((index for index, one in modules if one.progress == "raised"), 0)
 
-    DEFAULT_CSS = """
-    FailurePanel { width: 48; height: 1fr; }
+
+def partial_lines(look: Look, rows: int, cursor: int | None = None) -> tuple[Line, ...]:
+    """Return exactly ``rows`` lines; blank where no module is known.
+
+    Args:
+        look: the session and the width.
+        rows: how many lines.
+        cursor: the row in sight, and marked; None: the module that raised, without a mark.
     """
+    tree = look.session.partial
+    if tree is None or rows < LEAST_ROWS:
+        return finished((), look, rows)
+    modules = tree.modules_shown
+    at = raised_at(tree) if cursor is None else cursor
+    room = rows - 1
+    first = max(0, min(at - room // 2, len(modules) - room))
+    shown = modules[first : first + room]
+    title = section("modules, until forward raised", _told(tree, first, len(shown)), look)
+    lines = [_module(one, look) for one in shown]
+    if cursor is not None:
+        lines[cursor - first] = with_role(lines[cursor - first], "cursor")
+    return finished((title, *lines), look, rows)
 
-    def __init__(
-        self,
-        glyphs: Glyphs = UNICODE,
-        hint: str = "",
-        *,
-        id: str | None = None,
-        classes: str | None = None,
-    ) -> None:
-        super().__init__(id=id, classes=classes)
-        self.glyphs = glyphs
-        self.hint = hint
-        """What a key does with the marked line; empty where there is no such key."""
-        self._shown: tuple[Session, float, int] = (NOTHING, 0.0, 0)
 
-    def show(self, session: Session, now: float, marked: int = 0) -> None:
-        """Show the failure of a session; ``marked`` is the remedy under the cursor."""
-        self._shown = (session, now, marked)
-        self._draw()
+def _told(tree: PartialTree, first: int, shown: int) -> str:
+    if shown == tree.modules:
+        return thousands(tree.modules)
+    begin = tree.first + first
+    return f"{thousands(begin + 1)}–{thousands(begin + shown)} of {thousands(tree.modules)}"
 
-    def on_resize(self) -> None:
-        """Lay the panel out anew."""
-        self._draw()
 
-    def _draw(self) -> None:
-        session, now, marked = self._shown
-        cells, rows = self.size
-        if cells > 2 and rows > 0:
-            look = Look(session, 0, now, cells, self.glyphs)
-            self.lines = failure_lines(look, rows, marked, self.hint)
+def _module(one: PartialModule, look: Look) -> Line:
+    glyphs = look.glyphs
+    signs: dict[str, tuple[str, str]] = {
+        "finished": (glyphs.done, "accent"),
+        "raised": (glyphs.failed, "error"),
+        "entered": (" ", "ink"),
+        "not called": ("·", "faint"),
+    }
+    role = {"raised": "strong error", "not called": "faint"}.get(one.progress, "ink")
+    beside = "faint" if one.progress == "not called" else "muted"
+    name: Line = (
+        signs[one.progress],
+        (" " + "  " * one.depth + safe(one.name), role),
+        (f"  {safe(one.type)}", beside),
+    )
+    parameters: Line = ((count(one.parameters).rjust(_PARAMETERS), beside),)
+    if look.inner < _SHAPES_FROM:
+        return row(name, parameters, look)
+    cells = int(look.inner * _NAME_SHARE) - _PARAMETERS
+    shapes: Line = ((_shapes(one, look), beside),)
+    room = look.inner - cells - _PARAMETERS - 2
+    left = (
+        *exact(name, cells, glyphs.ellipsis),
+        *parameters,
+        ("  ", "ink"),
+        *exact(shapes, min(room, max(line_width(shapes), 0)), glyphs.ellipsis),
+    )
+    return row(left, EMPTY, look)
+
+
+def _shapes(one: PartialModule, look: Look) -> str:
+    """Return the shape of the first input and output, as far as they are known."""
+    dash = look.glyphs.dash
+    given = shape(one.inputs[0]) if one.inputs else dash
+    returned = shape(one.outputs[0]) if one.outputs else dash
+    return dash if given == returned == dash else f"{given} → {returned}"

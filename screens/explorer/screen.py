@@ -13,11 +13,13 @@
 from __future__ import annotations
 
 import gc
+import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
+from msgspec.structs import replace
 from textual import events
 from textual.actions import parse
 from textual.app import ComposeResult
@@ -30,16 +32,23 @@ from textual.widget import MountError
 
 from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.formatting.text import safe, width
-from tui_profiler.messages import LoadSpec, Request
+from tui_profiler.messages import LoadSpec, PartialTree, Request
 from tui_profiler.queries.compare.difference import difference
-from tui_profiler.queries.panel.accepted_requests import refusal
 from tui_profiler.queries.panel.failure import first_untried, trouble
 from tui_profiler.queries.panel.remembered_tree import change, is_remembered
 from tui_profiler.queries.panel.state import is_stale
 from tui_profiler.session import EMPTY, Session
 
 from ..actions.footer import explorer_bar
-from ..actions.table import DEPTHS, EXPLORER, OF_FUNCTION, Key, bindings, textual_action
+from ..actions.table import (
+    DEPTHS,
+    EXPLORER,
+    OF_FUNCTION,
+    Key,
+    bindings,
+    refusal,
+    textual_action,
+)
 from ..common.base_app import BaseApp, own_keys
 from ..common.copy_export import CopyExport, ExportContent
 from ..common.narrow import NARROW_COLUMNS, is_narrow
@@ -47,27 +56,29 @@ from ..common.view_pause import ViewPause
 from ..settings.preferences import Preferences
 from ..settings.theme import THEMES, short_name
 from ..terminal.painting import PaintedScreen
-from ..widgets.header import Header
-from ..widgets.key_bar import KeyBar
-from ..widgets.lines import LinesWidget, text
+from ..widgets.header import header_lines
+from ..widgets.line_widgets import KeyBar, LinesWidget, Panel
+from ..widgets.lines import Line, text
 from ..widgets.prompt import Choice, Prompt, PromptRow
 from ..widgets.rows import Look, finished, plain, row
-from ..widgets.status import Status
+from ..widgets.status import status_lines
 from .appearance import Appearance
-from .loading import Loading
+from .failure import failure_lines, raised_at
+from .loading import loading_body
 from .requests import Requests
 
 if TYPE_CHECKING:  # Only their names: they are imported after the first frame.
     from ..actions.commands import Command
+    from ..views.inspector.why_lines import Why
     from ..views.view_screen import ViewState
     from ..widgets.strip import ForwardStrip
     from .tree.widget import NodeTree
-    from .tree_keys import TreeKeys
 
-SECTIONS = (None, "work", "timing", "bound", "machine")
+SECTIONS = (None, "work", "timing", "bound", "machine", "step")
+"""Of the narrow panel: all in short, then each in full."""
 SAID_SECONDS = 8.0
 CLOCK_SECONDS = 0.9
-"""Where nothing else has drawn the panels, the clock in them goes on about once a second."""
+"""Where nothing else has drawn the panels, the clock in them goes on about once per second."""
 DIFFERENCE_SECONDS = 5.0
 WIDE_COLUMNS = 160
 TINY_COLUMNS = 60
@@ -86,6 +97,48 @@ COMPARE_HINT = "resnet101  'a.py:Net --batch 8'  night.rec  before.json"
 SHORT_COMPARE_HINT = "resnet101  night.rec  before.json"
 
 
+class Loading(Panel):
+    """Shows the stages, and the modules of a forward that raised with a cursor among them."""
+
+    cursor: int | None = None
+    """The row of a module; None: nobody has moved away from the one that raised."""
+    _partial: PartialTree | None = None
+
+    def show(self, look: Look, draw: Callable[[Look, int], Iterable[Line]]) -> None:
+        """Show what is drawn of a look; the cursor stays as long as the modules do."""
+        if look.session.partial is not self._partial:
+            self._partial, self.cursor = look.session.partial, None
+        super().show(look, draw)
+
+    def move(self, by: int) -> None:
+        """Move among the modules of a forward that raised, from the one that did."""
+        tree = self._partial
+        if tree is not None and tree.modules_shown:
+            at = (raised_at(tree) if self.cursor is None else self.cursor) + by
+            self.cursor = min(max(at, 0), len(tree.modules_shown) - 1)
+            self.draw()
+
+    def page(self, direction: int) -> None:
+        """Move by half a page."""
+        self.move(direction * max(self.size.height // 2, 1))
+
+    def first(self) -> None:
+        """Go to the first module."""
+        self.move(-sys.maxsize)
+
+    def last(self) -> None:
+        """Go to the last module."""
+        self.move(sys.maxsize)
+
+    def on_mouse_scroll_down(self) -> None:
+        """Move down."""
+        self.move(1)
+
+    def on_mouse_scroll_up(self) -> None:
+        """Move up."""
+        self.move(-1)
+
+
 class ExplorerScreen(PaintedScreen[None]):
     """Holds what is looked at, and hands it to the widgets."""
 
@@ -96,7 +149,6 @@ class ExplorerScreen(PaintedScreen[None]):
     """The session as it was before the last change of batch, input, device or dtype."""
     tree_widget: NodeTree
     """Set when the tree is made; before that there is nothing that its keys could act on."""
-    tree_keys: TreeKeys
 
     def __init__(
         self,
@@ -105,16 +157,16 @@ class ExplorerScreen(PaintedScreen[None]):
         now: Callable[[], float],
         send: Callable[[Request], None],
         restart: Callable[[LoadSpec | None], None],
-        habits: Preferences | None = None,
+        preferences: Preferences | None = None,
     ) -> None:
         super().__init__()
         self.glyphs = glyphs
         self.now = now
         self._send = send
         self._restart = restart
-        self.prompt = PromptRow(self._draw_panels)
+        self.prompt = PromptRow(self._draw_panels, self.say)
         self.view_pause = ViewPause(send)
-        self.appearance = Appearance(self, habits or Preferences(), glyphs, self.say, self._tick_at)
+        self.appearance = Appearance(self, preferences or Preferences(), glyphs, self._tick_at)
         self.requests = Requests(
             spec,
             session=lambda: self.session,
@@ -122,8 +174,6 @@ class ExplorerScreen(PaintedScreen[None]):
             send=send,
             restart=self._start_anew,
             view_pause=self.view_pause,
-            say=self.say,
-            ask=self.prompt.ask,
         )
         given = ExportContent(
             "explorer",
@@ -133,7 +183,7 @@ class ExplorerScreen(PaintedScreen[None]):
             panel=self._panel_text,
             csv=self._rows_as_csv,
         )
-        self.copying = CopyExport(self, given, self.say, self.prompt.ask)
+        self.copying = CopyExport(self, given, self.say)
         self._chosen: int | None = None
         """Which remedy of a failure was selected; None: the first that was not tried yet."""
         self._is_made = False
@@ -148,6 +198,10 @@ class ExplorerScreen(PaintedScreen[None]):
         self._said, self._said_at = "", -1e9
         self._told: Session | None = None
         self._section = 0
+        self._asked: Why | None = None
+        """Where the figures of the selected node come from is shown until a key is pressed."""
+        self._pages = 0
+        """Of that answer."""
         self._draws_soon = False
         self._panels_drawn_at = 0.0
 
@@ -155,21 +209,22 @@ class ExplorerScreen(PaintedScreen[None]):
 
     def compose(self) -> ComposeResult:
         """What the first frame needs; the form is one CSS class."""
-        loading = Loading(self.glyphs, self.requests.spec, id="loading")
-        yield Header(self.glyphs, self.requests.spec, id="header")
+        loading = Loading(id="loading")
+        yield Panel(id="header")
         if self.session.tree is not None:
             self._make_rest()
+            yield self._step
             yield self._strip
             yield Container(loading, *self._in_body, id="body")
             yield self._compact
         else:
             yield Container(loading, id="body")
-        yield Status(self.glyphs, id="status")
+        yield Panel(id="status")
         yield KeyBar(id="keys")
 
     def on_mount(self) -> None:
         """Draw at once, then bring the rest."""
-        self._tick_at(self.appearance.habits.config.settings.rate)
+        self._tick_at(self.appearance.preferences.config.settings.rate)
         if self._is_made:
             self._begin()
         else:
@@ -189,7 +244,7 @@ class ExplorerScreen(PaintedScreen[None]):
         self._make_rest()
         body = self.query_one("#body")
         try:
-            await self.mount(self._strip, before=body)
+            await self.mount(self._step, self._strip, before=body)
             await body.mount(*self._in_body)
             await self.mount(self._compact, after=body)
         except MountError:
@@ -197,19 +252,14 @@ class ExplorerScreen(PaintedScreen[None]):
         self._begin()
 
     def _make_rest(self) -> None:
-        from ..views.inspector.compact_pane import Compact  # noqa: PLC0415 # rule 1
-        from ..views.inspector.pane import Inspector  # noqa: PLC0415
-        from ..widgets.strip import ForwardStrip  # noqa: PLC0415
-        from .failure import FailurePanel  # noqa: PLC0415
+        from ..widgets.strip import ForwardStrip  # noqa: PLC0415 # rule 1
         from .tree.widget import NodeTree  # noqa: PLC0415
-        from .tree_keys import TreeKeys  # noqa: PLC0415
 
+        self._step = Panel(id="step")
         self._strip = ForwardStrip(glyphs=self.glyphs, id="strip")
         self.tree_widget = NodeTree(glyphs=self.glyphs, id="tree")
-        self.tree_keys = TreeKeys(self.tree_widget, self.say, self.prompt.ask)
-        self._inspector = Inspector(self.glyphs, id="inspector")
-        self._failure = FailurePanel(self.glyphs, HINT, id="failure")
-        self._compact = Compact(self.glyphs, id="compact")
+        self._inspector, self._compact = Panel(id="inspector"), Panel(id="compact")
+        self._failure = Panel(id="failure")
         self._in_body = (self.tree_widget, self._inspector, self._failure)
         self._is_made = True
 
@@ -219,6 +269,9 @@ class ExplorerScreen(PaintedScreen[None]):
         self.tree_widget.focus()
         self._arrange()
         self.refresh_all()
+        if isinstance(self.app, BaseApp):
+            # What was resized draws itself in the refresh after next.
+            self.call_after_refresh(self.call_after_refresh, self.app.begin)
 
     def on_resize(self) -> None:
         """Choose the form for this size, which may be told several times."""
@@ -282,7 +335,7 @@ class ExplorerScreen(PaintedScreen[None]):
         self.set_class(is_loading, "loading")
         self.set_class(trouble(session) is not None, "failed")
         if self._is_complete:
-            self.appearance.show_in_tree(session, self.tree_widget)
+            self.prompt.take(self.appearance.show_in_tree(session, self.tree_widget))
         self._draw_panels()
 
     def _shown(self) -> Session:
@@ -296,11 +349,18 @@ class ExplorerScreen(PaintedScreen[None]):
         session, now = self._shown(), self.now()
         held = self.view_pause.held
         paused_at = held[1] if held is not None else None
-        header, loading = self.query_one(Header), self.query_one(Loading)
-        header.spec = loading.spec = self.requests.spec  # A remedy may have changed it.
-        header.show(session, now, paused_at)
+        look, spec = Look(session, 0, now, 0, self.glyphs), self.requests.spec
+        self.query_one("#header", Panel).show(
+            look, lambda look, rows: header_lines(look, spec=spec, paused_at=paused_at)
+        )
         if session.tree is None or not self._is_complete:
-            loading.show(session, now, self._marked(session), HINT)
+            loading, marked = self.query_one(Loading), self._marked(session)
+            loading.show(
+                look,
+                lambda look, rows: loading_body(
+                    look, rows, spec, marked=marked, hint=HINT, cursor=loading.cursor
+                ),
+            )
         else:
             self.tree_widget.stale = paused_at is None and is_stale(session, now)
             self._draw_panel(session, now if paused_at is None else paused_at)
@@ -308,7 +368,9 @@ class ExplorerScreen(PaintedScreen[None]):
         if self.is_narrow and changed and self._told is not self.before:
             self._told, self._said, self._said_at = self.before, changed[-2], time.monotonic()
         said = self._said if time.monotonic() - self._said_at < SAID_SECONDS else ""
-        self.query_one(Status).show(session, now, said, changed)
+        self.query_one("#status", Panel).show(
+            look, lambda look, rows: status_lines(look, said, changed)
+        )
         self._draw_keys(session, said)
 
     def _changed(self, session: Session) -> tuple[str, ...]:
@@ -323,14 +385,33 @@ class ExplorerScreen(PaintedScreen[None]):
 
     def _draw_panel(self, session: Session, now: float) -> None:
         """Draw what speaks of the selected node: of the three panels, the one that is shown."""
+        from ..views.inspector import compact_pane, pane  # noqa: PLC0415 # rule 1
+        from ..widgets import step_lines  # noqa: PLC0415
+
         node = self.tree_widget.view.selected
         self._strip.session, self._strip.selected = session, node
-        if trouble(session) is not None:
-            self._failure.show(session, now, self._marked(session))
-        elif self.is_narrow:
-            self._compact.show(session, node, now, SECTIONS[self._section])
+        self._strip.has_backward = "backward" in self.tree_widget.columns_shown
+        look, asked = Look(session, node, now, 0, self.glyphs), self._asked
+        is_narrow = self.is_narrow
+        panel = self._compact if is_narrow else self._inspector
+        self.set_class(step_lines.is_training_seen(session), "training")
+        self._step.show(look, step_lines.bar_lines)
+
+        def answer(look: Look, rows: int) -> tuple[Line, ...]:
+            assert asked is not None
+            answered = compact_pane.answer_lines if is_narrow else pane.answer_lines
+            lines, self._pages = answered(look, asked, rows)
+            return lines
+
+        if asked is not None:
+            panel.show(look, answer)
+        elif trouble(session) is not None:
+            marked = self._marked(session)
+            self._failure.show(look, lambda look, rows: failure_lines(look, rows, marked, HINT))
+        elif is_narrow:
+            panel.show(look, partial(compact_pane.compact_lines, section=SECTIONS[self._section]))
         else:
-            self._inspector.show(session, node, now)
+            panel.show(look, pane.inspector_lines)
 
     def _draw_keys(self, session: Session, said: str) -> None:
         """Draw the keys that matter here, or what was said where there is no row for it."""
@@ -372,11 +453,11 @@ class ExplorerScreen(PaintedScreen[None]):
         if action == "do":
             action = str(parameters[0]).partition("(")[0]
         key = OF_FUNCTION.get(action)
-        needs_tree = key is not None and (key.needs_tree or key.on == "tree_keys")
+        needs_tree = key is not None and (key.needs_tree or key.on == "tree_widget")
         return self._is_made or not needs_tree or self._moves_in_partial(action)
 
-    def action_do(self, action: str) -> Awaitable[None] | None:
-        """Do what a row of the table says, or say why it is refused.
+    def action_do(self, action: str) -> None:
+        """Do what a row of the table says; say what came of it, or why it is refused.
 
         Args:
             action: as the row has it, such as ``move(1)``.
@@ -385,11 +466,9 @@ class ExplorerScreen(PaintedScreen[None]):
         key = OF_FUNCTION[name]
         if why_not := "" if key.explains else refusal(self.session, key.request):
             self.say(why_not)
-            return None
+            return
         owner = self.query_one(Loading) if self._moves_in_partial(name) else getattr(self, key.on)
-        function = getattr(owner, name)
-        done: Awaitable[None] | None = function(*arguments)
-        return done
+        self.prompt.take(getattr(owner, name)(*arguments))
 
     def _moves_in_partial(self, action: str) -> bool:
         """Tell whether an action moves among the modules of a forward that raised."""
@@ -399,6 +478,8 @@ class ExplorerScreen(PaintedScreen[None]):
     def on_key(self, event: events.Key) -> None:
         """Hand what is typed to the prompt, and open one at once."""
         if self.prompt.key(event):
+            return
+        if self._asked is not None and self._key_closes(event):
             return
         if not self._asking:
             asking = (key for key in reversed(self._own_keys()) if key.asks)
@@ -422,6 +503,7 @@ class ExplorerScreen(PaintedScreen[None]):
         """Return the action of a key that moves through the tree."""
         if (
             self.prompt.open_one is not None
+            or self._asked is not None
             or not self._is_made
             or self.tree_widget.outline is None
         ):
@@ -460,14 +542,16 @@ class ExplorerScreen(PaintedScreen[None]):
     def action_speed(self, times: float) -> None:
         """Play so many times as fast as before; where nothing is played, redraw so often."""
         playback = self.session.playback
-        if playback is None:
+        self.prompt.take(
             self.appearance.change_rate(times)
-        else:
-            self.requests.speed(playback, times)
+            if playback is None
+            else self.requests.speed(playback, times)
+        )
 
     def action_replay(self) -> None:
         """Ask for the energy of the selected node, run by itself."""
-        self.requests.replay(self.tree_widget.view.selected if self._is_made else 0)
+        node = self.tree_widget.view.selected if self._is_made else 0
+        self.prompt.take(self.requests.replay(node))
 
     def action_panels(self) -> None:
         """Show the next section of the narrow panel in full; mark the next remedy of a failure."""
@@ -475,16 +559,37 @@ class ExplorerScreen(PaintedScreen[None]):
         if found is not None and found.remedies:
             self._chosen = (self._marked(self._shown()) + 1) % len(found.remedies)
         self._section = (self._section + 1) % len(SECTIONS)
+        if SECTIONS[self._section] == "step" and self._shown().training is None:
+            self._section = 0
         self._draw_panels()
 
     def action_why(self) -> None:
-        """Say where the figures of the selected node come from."""
-        from tui_profiler.queries.panel.provenance import why  # noqa: PLC0415 # first paint does without it
+        """Show where the figures of the selected node come from, page by page."""
+        from ..views.inspector.why_lines import Why  # noqa: PLC0415 # first paint does without it
 
-        tree = self.tree_widget
-        several = tree.stands_for()
-        sums = f"sums of {several} equal nodes; of the first: " if several > 1 else ""
-        self.tell(sums + why(self._shown(), tree.view.selected, tree.columns_shown))
+        tree, asked = self.tree_widget, self._asked
+        if self._shown().tree is None:
+            self.say("why needs the tree, which is not known yet")
+        elif asked is None:
+            self._ask_why(Why(tree.columns_shown, tree.stands_for()))
+        else:
+            after = replace(asked, page=asked.page + 1)
+            self._ask_why(after if after.page < self._pages else None)
+
+    def _ask_why(self, asked: Why | None) -> None:
+        self._asked = asked
+        self.set_class(asked is not None, "asked")
+        self._draw_panels()
+
+    def _key_closes(self, event: events.Key) -> bool:
+        """Leave the answer, but for the next page and a copy; True where the key does no more."""
+        names = {key.name for key in self._own_keys() if event.key in key.keys.split(",")}
+        if names.isdisjoint(("why", "copy")):
+            self._ask_why(None)
+        if is_back := "back" in names:
+            event.stop()
+            event.prevent_default()
+        return is_back
 
     async def action_try(self) -> None:
         """Restart the worker with the marked remedy of a failure."""
@@ -501,7 +606,7 @@ class ExplorerScreen(PaintedScreen[None]):
         if remedy.command in _REMEDY_KEYS:
             await self.run_action(textual_action(_REMEDY_KEYS[remedy.command]))
         else:
-            self.requests.try_remedy(remedy)
+            self.prompt.take(self.requests.try_remedy(remedy))
 
     def _marked(self, session: Session) -> int:
         """Return which remedy of a failure the cursor is on; -1: none."""
@@ -514,6 +619,7 @@ class ExplorerScreen(PaintedScreen[None]):
 
     def _start_anew(self, spec: LoadSpec | None) -> None:
         self._chosen = None
+        self._ask_why(None)
         self._restart(spec)
 
     # What is copied and written of it.
@@ -526,12 +632,15 @@ class ExplorerScreen(PaintedScreen[None]):
         return self.tree_widget.row_text()
 
     def _panel_text(self) -> str:
+        if self._asked is not None:
+            told = self._asked.answer(self._shown(), self.tree_widget.view.selected)
+            return "".join(f"{figure}: {text}\n" for figure, text in told)
         shown = [panel for panel in self.query(PANELS).results(LinesWidget) if panel.region]
         lines = [text(line).rstrip() for panel in shown for line in panel.lines]
         return "\n".join(lines).strip("\n") + "\n"
 
     def _rows_as_csv(self) -> Callable[[], str]:
-        from tui_profiler.reports.csv.nodes import csv_nodes  # noqa: PLC0415
+        from tui_profiler.reports.csv import csv_nodes  # noqa: PLC0415
 
         laid = self.tree_widget.outline if self._is_made else None
         if laid is None:
@@ -596,8 +705,7 @@ class ExplorerScreen(PaintedScreen[None]):
             self.say("compare needs the tree, which is not known yet")
             return
         hint = COMPARE_HINT if self.size.width >= NARROW_COLUMNS else SHORT_COMPARE_HINT
-        ask = Prompt("compare with ", "", lambda text: None, self.compare_with, lambda text: hint)
-        self.prompt.ask(ask)
+        self.prompt.take(Prompt("compare with ", done=self.compare_with, hint=hint))
 
     def compare_with(self, text: str) -> None:
         """Compare with what was typed: as B, it is written as for the verb ``compare``."""
@@ -605,8 +713,8 @@ class ExplorerScreen(PaintedScreen[None]):
             self.run_worker(self._compare_with(text), exclusive=True, group="compare")
 
     async def _compare_with(self, text: str) -> None:
+        from ..views.compare.explorer_comparison import OtherError, compare_here, opened_other  # noqa: PLC0415
         from ..views.compare.opened import Opened  # noqa: PLC0415
-        from ..views.compare.with_explored import OtherError, compare_here, opened_other  # noqa: PLC0415
 
         spec = self.requests.as_it_runs()
         try:
@@ -615,7 +723,7 @@ class ExplorerScreen(PaintedScreen[None]):
             self.tell(str(error))
             return
         began = time.time() - self.now()
-        this = Opened(spec.model, self.session, began=began)
+        this = Opened(spec.model, self.session, began=began, spec=spec)
         screen = compare_here(self.glyphs, this, other, self._send, measuring=typed.chosen.run)
         self.app.push_screen(screen.data_bind(BaseApp.session))
         if said:
@@ -649,4 +757,4 @@ class ExplorerScreen(PaintedScreen[None]):
             return
         stop = ("s", "stop it", lambda: app.exit(0))
         run_on = ("l", "leave it running here", app.let_script_go)
-        self.prompt.ask(Choice("the script is running", (stop, run_on)))
+        self.prompt.take(Choice("the script is running", (stop, run_on)))

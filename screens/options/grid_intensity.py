@@ -1,8 +1,12 @@
-"""What a kilowatt-hour stands for, as it is typed: grams, or a country."""
+"""Grams of CO₂ equivalents per kilowatt-hour, as they are typed: a number, or a country.
 
-from __future__ import annotations
+The table of countries is ``grid.csv`` beside this file, and says where it is from. Nothing is
+looked up unless the user names a place: where a machine stands is nobody's guess.
+"""
 
 import math
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import click
 from msgspec import Struct
@@ -42,8 +46,6 @@ class GridIntensity(click.ParamType[Typed]):
     def _looked_up(
         self, text: str, param: click.Parameter | None, ctx: click.Context | None
     ) -> Typed:
-        from .grid_table import find, near  # noqa: PLC0415 # most never need the table
-
         place = find(text)
         if place is None:
             likely = near(text)
@@ -55,3 +57,44 @@ class GridIntensity(click.ParamType[Typed]):
                 ctx,
             )
         return Typed(place.grams_per_kwh, f"{place.name} {place.year}")
+
+
+class Place(NamedTuple):
+    """One country."""
+
+    code: str
+    """ISO 3166-1, three letters."""
+    name: str
+    """In English."""
+    grams_per_kwh: float
+    """CO₂ equivalents of a kilowatt-hour that was generated there, over the life cycle."""
+    year: int
+    """Of which that is the mean."""
+
+
+def places() -> Iterator[Place]:
+    """Yield every place of the table, by code."""
+    import csv  # noqa: PLC0415 # most never need the table
+    from importlib.resources import files  # noqa: PLC0415
+
+    text = files(__package__).joinpath("grid.csv").read_text("utf-8")
+    rows = csv.reader(line for line in text.splitlines() if not line.startswith("#"))
+    next(rows)
+    for code, name, grams, year in rows:
+        yield Place(code, name, float(grams), int(year))
+
+
+def find(named: str) -> Place | None:
+    """Return the place of a code or an English name, however it is capitalised; None: not there."""
+    wanted = named.strip().casefold()
+    return next(
+        (one for one in places() if wanted in (one.code.casefold(), one.name.casefold())), None
+    )
+
+
+def near(named: str) -> tuple[str, ...]:
+    """Return up to three names of the table that could have been meant."""
+    from difflib import get_close_matches  # noqa: PLC0415 # as the table
+
+    names = {one.name.casefold(): one.name for one in places()}
+    return tuple(names[name] for name in get_close_matches(named.strip().casefold(), names))

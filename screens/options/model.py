@@ -1,12 +1,10 @@
 """The options that say which model to load and how to run it: typed text to a ``LoadSpec``."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import click
 import msgspec
@@ -14,7 +12,7 @@ from click.core import ParameterSource
 from msgspec import Struct
 
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import LoadSpec
+from tui_profiler.messages import LoadSpec, TrainSpec
 
 from .grid_intensity import GridIntensity, Typed
 
@@ -26,7 +24,10 @@ STOCK_OUTPUT = "TUI_PROFILER_STOCK_OUTPUT"
 """Environment variable with which Textual draws by itself (``terminal/output.py``)."""
 
 LEAST_MEMORY = 1 << 30
+_RATE = re.compile(r"(\d+(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([KMGTPE])?")
 _MEMORY_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])(?:i?B)?", re.IGNORECASE)
+
+Autocast: TypeAlias = Literal["bf16", "fp16"]
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -51,6 +52,14 @@ class Chosen(Struct, frozen=True):
     """Which of these options were typed, as they are spelt."""
     memory_limit: int | None = None
     """Bytes; 0: no limit, None: the free memory less a reserve."""
+    train: bool = False
+    optimizer: str = ""
+    """Empty: the default."""
+    checkpoint: str = ""
+    accumulate: int | None = None
+    autocast: Autocast | None = None
+    update: bool = False
+    peak_flops: float | None = None
 
     def spec(self, model: str, *, started_at: float, seconds: float | None = None) -> LoadSpec:
         """Return the request for one model.
@@ -61,7 +70,8 @@ class Chosen(Struct, frozen=True):
             seconds: stop after running for so long; None runs until asked.
 
         Raises:
-            UsageError: the name or the working directory cannot be told to a worker.
+            UsageError: the name or the working directory cannot be told to a worker, or there are
+                options of training without ``--train``.
         """
         _require_text("The name of the model", model)
         grid = self.grid_intensity
@@ -84,7 +94,32 @@ class Chosen(Struct, frozen=True):
             folder=_folder(),
             started_at=started_at,
             memory_limit_bytes=self.memory_limit,
+            train=self._training(),
         )
+
+    def _training(self) -> TrainSpec | None:
+        if self.train:
+            usual = TrainSpec()
+            return TrainSpec(
+                optimizer=self.optimizer or usual.optimizer,
+                checkpoint=self.checkpoint,
+                accumulate=self.accumulate or usual.accumulate,
+                autocast=self.autocast or usual.autocast,
+                update=self.update,
+                peak_flops=self.peak_flops,
+            )
+        given = {
+            "--optimizer": self.optimizer,
+            "--checkpoint": self.checkpoint,
+            "--accumulate": self.accumulate,
+            "--autocast": self.autocast,
+            "--update": self.update,
+            "--peak-flops": self.peak_flops,
+        }
+        found = [option for option, value in given.items() if value]
+        if found:
+            raise click.UsageError(f"{found[0]} is of training steps: add --train.")
+        return None
 
 
 def _folder() -> str:
@@ -125,6 +160,24 @@ class Share(click.ParamType[float]):
         return share
 
 
+class Rate(click.ParamType[float]):
+    """A rate above 0, typed as ``989T`` or ``9.89e14``."""
+
+    name = "rate"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the rate."""
+        if isinstance(value, float):
+            return value
+        found = _RATE.fullmatch(str(value).strip())
+        rate = float(found[1]) * 1000.0 ** (" KMGTPE".index(found[2] or " ")) if found else 0.0
+        if not 0 < rate < 1e24:
+            self.fail(f'"{value}" is not a rate such as 989T', param, ctx)
+        return rate
+
+
 class MemorySize(click.ParamType[int]):
     """Bytes, typed as ``8GiB``, or ``none``, which is 0."""
 
@@ -159,7 +212,7 @@ def named(context: click.Context, option: click.Parameter, value: str) -> str:
     source = context.get_parameter_source(option.name or "")
     if value or source is not ParameterSource.COMMANDLINE:
         return value
-    raise click.BadParameter("it is empty: name something, or leave the option out.")
+    raise click.BadParameter("it is empty: give a value, or omit the option.")
 
 
 def file_option(*names: str, **settings: Any) -> Callable[[_Command], _Command]:
@@ -205,7 +258,7 @@ _OPTIONS = (
         type=click.Choice(["auto", "dispatch", "fx", "export"]),
         default="auto",
         show_default=True,
-        help="Tracer.",
+        help="How the tree is found; auto chooses a tracer that works.",
     ),
     click.option("--trust", is_flag=True, help="Run code that a model file contains."),
     click.option(
@@ -233,11 +286,57 @@ _OPTIONS = (
         help="Maximum memory of the worker, such as 8GiB. Default: the free memory less a reserve"
         " of a tenth (256 MiB to 2 GiB). none sets no limit.",
     ),
+    click.option(
+        "--train",
+        is_flag=True,
+        help="Run training steps: forward, loss, backward, optimizer. Without --update the learning"
+        " rate is 0 and weights do not change.",
+    ),
+    click.option(
+        "--optimizer",
+        default="",
+        metavar="NAME[,KEY=VALUE]",
+        callback=named,
+        help="With --train: a class of torch.optim with settings, such as sgd,momentum=0.9."
+        " Default: adamw.",
+    ),
+    click.option(
+        "--checkpoint",
+        default="",
+        metavar="blocks|PATTERN",
+        callback=named,
+        help="With --train: recompute activations in the backward, of the repeated blocks or of"
+        " modules by path, such as 'layers.*'.",
+    ),
+    click.option(
+        "--accumulate",
+        type=click.IntRange(1, MOST_BATCH),
+        metavar="N",
+        help="With --train: forward and backward passes per step.",
+    ),
+    click.option(
+        "--autocast",
+        type=click.Choice(["bf16", "fp16"]),
+        help="With --train: run forward and loss under torch.autocast.",
+    ),
+    click.option("--update", is_flag=True, help="With --train: steps update the weights."),
+    click.option(
+        "--peak-flops",
+        type=Rate(),
+        metavar="FLOPS",
+        help="With --train: FLOP/s that MFU and HFU refer to, such as 989T. Default: the measured"
+        " roof of the dtype.",
+    ),
     click.option("--debug", is_flag=True, help="Show tracebacks."),
 )
 
 
 _UNTYPED: dict[str, object] = {"batch": None, "dtype": "", "threads": None}
+TRAINING = (
+    *("train", "optimizer", "checkpoint", "accumulate"),
+    *("autocast", "update", "peak_flops"),
+)
+"""Options of training, which some verbs do not have."""
 
 
 def model_options(command: _Command) -> Callable[..., object]:
@@ -258,7 +357,8 @@ def _with_options(command: _Command, without: tuple[str, ...]) -> Callable[..., 
     def with_chosen(**typed: object) -> object:
         names = [name for name in Chosen.__struct_fields__ if name != "typed"]
         own = {name: typed[name] for name in typed if name not in names or name in without}
-        found = {name: _UNTYPED[name] if name in without else typed[name] for name in names}
+        found = {name: typed[name] for name in names if name not in without}
+        found |= {name: _UNTYPED[name] for name in without if name in _UNTYPED}
         found["typed"] = _typed([name for name in names if name not in without])
         return command(chosen=msgspec.convert(found, Chosen), **own)
 

@@ -1,16 +1,13 @@
 """What is typed for one side of a comparison: a model, and options that hold for it alone."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Callable
 from typing import Any
 
 import click
-import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict
 
 from tui_profiler.formatting.text import safe
 
@@ -27,27 +24,25 @@ class TypedSide(Struct, frozen=True):
     """With the options of both; ``typed`` are its own."""
 
 
-def typed_side(text: str, chosen: Chosen) -> TypedSide:
+def typed_side(text: str, chosen: Chosen | None = None) -> TypedSide:
     """Take a side apart: ``resnet50``, or ``resnet50 --batch 8`` in quotes.
 
     Args:
         text: as typed. A file of that whole name is that file, whatever blanks are in it.
-        chosen: the options of both; those of the side come before them.
+        chosen: the options of both; those of the side come before them. None: there are none.
 
     Raises:
         UsageError: it is not written as a command line, or has options that there are not.
     """
-    if os.path.exists(text):
-        return TypedSide(text, text, replace(chosen, typed=()))
     try:
-        words = shlex.split(text)
+        words = ["--", text] if os.path.exists(text) else shlex.split(text)
     except ValueError as error:
         raise click.UsageError(
             f'"{safe(text)}" is not written as a command line: {error}'
         ) from error
     if not words:
         raise click.UsageError("A side of the comparison is empty.")
-    usual = msgspec.to_builtins(chosen)
+    usual = None if chosen is None else asdict(chosen)
     try:
         with _SIDE.make_context("compare", list(words), default_map=usual) as context:
             model, its = context.invoke(_SIDE.callback or _nothing, **context.params)

@@ -1,1 +1,1 @@
-"""The configuration, and how each model was looked at last."""
+"""The configuration, themes, and the saved view of each model."""

@@ -1,12 +1,14 @@
-"""How the screens look where nobody says it: theme and set of characters for a terminal.
+"""Theme and set of characters: the options for them, and the defaults for a terminal.
 
 Nothing here asks the terminal: what it can draw is read from the environment, as other programs do.
 """
 
-from __future__ import annotations
+import functools
+from collections.abc import Callable, Mapping
+from typing import Literal, TypeAlias, TypeVar, get_args
 
-from collections.abc import Mapping
-from typing import Literal, TypeAlias, get_args
+import click
+from msgspec import Struct
 
 from tui_profiler.formatting.canvas import ASCII, BLOCK, UNICODE, Glyphs
 
@@ -69,3 +71,41 @@ def is_utf8(environment: Mapping[str, str]) -> bool:
 def holds_escape_back(environment: Mapping[str, str]) -> bool:
     """Say if a mouse would cost the escape key: GNU screen then keeps it until the next one."""
     return bool(environment.get("STY")) and not environment.get("TMUX")
+
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+class AppearanceOptions(Struct, frozen=True):
+    """What was typed; None leaves it to the configuration."""
+
+    theme: ThemeName | None = None
+    glyphs: GlyphSet | None = None
+
+
+UNTYPED = AppearanceOptions()
+
+_OPTIONS = (
+    click.option("--theme", type=click.Choice(THEME_NAMES), help="Colours; T changes them."),
+    click.option(
+        "--glyphs",
+        type=click.Choice(GLYPH_SETS),
+        help="Character set; auto depends on the locale and the terminal.",
+    ),
+    click.option("--ascii", "glyphs", flag_value="ascii", help="The same as --glyphs ascii."),
+)
+
+
+def look_options(command: _Command) -> Callable[..., object]:
+    """Add the options to a command, which gets them as one ``appearance``."""
+
+    @functools.wraps(command)
+    def with_wish(
+        *given: object, theme: ThemeName | None, glyphs: GlyphSet | None, **typed: object
+    ) -> object:
+        return command(*given, appearance=AppearanceOptions(theme, glyphs), **typed)
+
+    decorated: Callable[..., object] = with_wish
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated

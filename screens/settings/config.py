@@ -1,29 +1,29 @@
-"""The configuration file: read once at start; what is wrong in it is named, and the rest holds.
+"""The configuration file: read once at start, and written out with comments.
 
-1. Nothing in the file stops the program: a setting that is wrong is as if it were not there.
-2. Reading imports only what a file that exists needs: without one it costs a look into a folder.
+1. Nothing in the file stops the program: an invalid setting is named, and ignored.
+2. Reading imports only what a file that exists needs: without one it costs one system call.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
+import msgspec
 import platformdirs
 from msgspec import Struct
 
 from tui_profiler.formatting.text import safe
-from tui_profiler.queries.tree.columns import COLUMN_NAMES, ColumnName
+from tui_profiler.queries.tree.columns import COLUMN_NAMES, COLUMN_WORDS, ColumnName
 from tui_profiler.queries.tree.focus import SORT_KEYS, SortKey
 
-from ..actions.names import TAKEN, key_name
+from ..actions.names import TAKEN, action_name, key_name, written
+from ..actions.table import DEPTHS, EXPLORER, Key
 from .appearance import GLYPH_SETS, THEME_NAMES, GlyphSet, ThemeName
 
 NAME = "tui-profiler"
 LEAST_RATE, MOST_RATE = 0.5, 10.0
-"""Redraws a second."""
+"""Redraws per second."""
 _MOST_WRONG_LINES = 20
 _Name = TypeVar("_Name", bound=str)
 _Keys: TypeAlias = dict[str, tuple[str, ...]]
@@ -38,7 +38,7 @@ class Settings(Struct, frozen=True):
     """From left to right; none: those that the width has room for."""
     sort: SortKey = "order"
     rate: float = 4.0
-    """Redraws a second."""
+    """Redraws per second."""
     mouse: bool = True
     keys: _Keys = {}
     """Name of an action to its keys, as Textual names them."""
@@ -78,13 +78,8 @@ def config_path() -> Path:
     return Path(platformdirs.user_config_dir(NAME)) / "config.toml"
 
 
-def read_config(path: Path, actions: Mapping[str, str]) -> Config:
-    """Read a file; without one, everything is as usual.
-
-    Args:
-        path: of the file.
-        actions: name of every action that keys may be given to, with what it does.
-    """
+def read_config(path: Path) -> Config:
+    """Read a file; without one, everything has its default."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -95,7 +90,7 @@ def read_config(path: Path, actions: Mapping[str, str]) -> Config:
     values: dict[str, object] = {}
     for name, value in found.items():
         if name == "keys":
-            values[name] = _keys(value, text, actions, problems)
+            values[name] = _keys(value, text, problems)
         elif name in _CHECKS:
             try:
                 values[name] = _CHECKS[name](value)
@@ -124,7 +119,7 @@ def line_of(text: str, name: str, table: str = "") -> int:
 
 
 def _parsed(text: str) -> tuple[dict[str, object], list[Problem]]:
-    """Parse what can be: a line that is no TOML is left out, and told."""
+    """Parse what can be: a line that is not valid TOML is left out, and named."""
     import tomllib  # noqa: PLC0415 # rule 2
 
     lines = text.splitlines()
@@ -198,37 +193,104 @@ _CHECKS: dict[str, Callable[[object], object]] = {
 }
 
 
-def _keys(value: object, text: str, actions: Mapping[str, str], problems: list[Problem]) -> _Keys:
+def _keys(value: object, text: str, problems: list[Problem]) -> _Keys:
     if not isinstance(value, dict):
         what = "keys: it is a table, [keys], of actions and their keys"
         problems.append(Problem(line_of(text, "keys"), what))
         return {}
     found: _Keys = {}
+    known = actions()
     given: dict[str, str] = {}
     for action, keys in value.items():
         line = line_of(text, action, "keys")
         try:
-            found[action] = _keys_of(action, keys, actions, given)
+            found[action] = _keys_of(action, keys, known, given)
         except ValueError as error:
             problems.append(Problem(line, f"keys: {error}"))
     return found
 
 
 def _keys_of(
-    action: str, written: object, actions: Mapping[str, str], given: dict[str, str]
+    action: str, written_as: object, known: Mapping[str, str], given: dict[str, str]
 ) -> tuple[str, ...]:
-    """Check the keys of one action, and add them to those that are given away."""
-    if action not in actions:
+    """Check the keys of one action, and add them to those that are taken."""
+    if action not in known:
         raise ValueError(f"there is no action {safe(repr(action))}; tui-profiler config lists them")
-    listed = written if isinstance(written, list) else [written]
+    listed = written_as if isinstance(written_as, list) else [written_as]
     several = [key for key in listed if isinstance(key, str) and key]
     if not several or len(several) < len(listed):
         raise ValueError(f"{action}: a key is a text or a list of texts")
     names = tuple(key_name(key) for key in several)
-    for written_as, name in zip(several, names, strict=True):
+    for key, name in zip(several, names, strict=True):
         if name in TAKEN:
-            raise ValueError(f"{action}: {written_as} always leaves the program")
+            raise ValueError(f"{action}: {key} always leaves the program")
         if given.get(name, action) != action:
-            raise ValueError(f"{action}: {written_as} is taken by {given[name]} already")
+            raise ValueError(f"{action}: {key} is taken by {given[name]} already")
     given.update(dict.fromkeys(names, action))
     return names
+
+
+def actions() -> dict[str, str]:
+    """Return the name of every action that keys may be given to, with what it does."""
+    found: dict[str, str] = {}
+    for key in (*EXPLORER, *DEPTHS):
+        name = action_name(key.action)
+        # Of a recording, a key may mean something else.
+        found[name] = f"{found[name]}; {key.help}" if name in found else key.help
+    return found
+
+
+def as_toml(config: Config) -> str:
+    """Return the settings that hold as TOML, each with what it may be."""
+    settings = config.settings
+    lines = [
+        f"# tui-profiler reads {_toml(str(config.path))} when it starts.",
+        "# These are the current settings; omitted ones have their defaults.",
+        "",
+        f"# Colours: {', '.join(THEME_NAMES)}.",
+        "# terminal takes the terminal's own 16; auto takes them where there are no more.",
+        f"theme = {_toml(settings.theme)}",
+        "",
+        f"# Characters to draw with: {', '.join(GLYPH_SETS)}; auto goes by locale and terminal.",
+        f"glyphs = {_toml(settings.glyphs)}",
+        "",
+        "# Columns of the tree from left to right; where it is narrow the last ones are left out.",
+        "# None: those that the width has room for.",
+        *(f"#   {name:<12}{what}" for name, (_, what) in COLUMN_WORDS.items()),
+        f"columns = {_toml(list(settings.columns))}",
+        "",
+        f"# Siblings are sorted by one of the columns, or {SORT_KEYS[0]}, or {SORT_KEYS[-1]}.",
+        f"sort = {_toml(settings.sort)}",
+        "",
+        f"# Refreshes per second, {LEAST_RATE:g} to {MOST_RATE:g}.",
+        f"rate = {settings.rate:g}",
+        "",
+        "# Clicks and the wheel; without it the terminal's own selection works.",
+        f"mouse = {_toml(settings.mouse)}",
+        "",
+        "# An action's key, or a list of keys: characters, names (f2, enter, pagedown), ctrl+x.",
+        "# A key assigned to one action is removed from all others.",
+        "[keys]",
+        *_key_lines(settings),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _key_lines(settings: Settings) -> list[str]:
+    usual: dict[str, Key] = {}
+    for key in (*EXPLORER, *DEPTHS):
+        usual.setdefault(action_name(key.action), key)
+    lines = []
+    helps = actions()
+    for action, key in usual.items():
+        own = settings.keys.get(action)
+        names = [written(name) for name in own or key.keys.split(",")]
+        value = _toml(names[0] if len(names) == 1 else names)
+        setting = f"{'' if own else '# '}{action} = {value}"
+        lines.append(f"{setting:<38} # {helps[action]}")
+    return lines
+
+
+def _toml(value: object) -> str:
+    # JSON's texts, lists and truth values are TOML's as well.
+    return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()

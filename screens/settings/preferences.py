@@ -1,45 +1,50 @@
-"""What one user is used to: the configuration, and how this model was looked at last."""
+"""The preferences of a user: the configuration, and the saved view of one model."""
 
 from __future__ import annotations
 
 import os
+from copy import copy
 
+import msgspec
 from msgspec.structs import replace
 
 from tui_profiler.formatting.canvas import Glyphs
+from tui_profiler.queries.cost.flat import By, Column
 from tui_profiler.queries.tree.columns import ColumnName
 from tui_profiler.queries.tree.focus import Focus
 from tui_profiler.session import Tree
 
-from .appearance import ThemeName, glyphs_for, holds_escape_back, theme_for
-from .appearance_options import AppearanceOptions
+from .appearance import AppearanceOptions, ThemeName, glyphs_for, holds_escape_back, theme_for
 from .config import USUAL, Config, config_path, read_config
-from .saved_view import NOTHING, Memory, Remembered, folds, memory, with_folds
+from .saved_view import NOTHING, SavedView, SavedViews, folds, saved_views, with_folds
 
 
 class Preferences:
-    """Answers how to begin, and keeps how it ended."""
+    """The initial settings of the explorer; saves the final ones.
 
-    def __init__(self, config: Config = USUAL, kept: Memory | None = None, model: str = "") -> None:
-        """Read what is remembered.
+    Args:
+        config: with what was typed.
+        kept: the saved views; None reads and saves none.
+        model: as typed.
+    """
 
-        Args:
-            config: with what was typed.
-            kept: None remembers nothing.
-            model: as typed.
-        """
+    def __init__(
+        self, config: Config = USUAL, kept: SavedViews | None = None, model: str = ""
+    ) -> None:
         self.config = config
         self._kept = kept
         self._model = model
-        self._remembered, problem = kept.read(model) if kept is not None else (NOTHING, "")
+        self._saved, problem = kept.read(model) if kept is not None else (NOTHING, "")
         self._problems: tuple[str, ...] = (*config.sentences(), *((problem,) if problem else ()))
         self.columns: tuple[ColumnName, ...] = config.settings.columns
-        """As chosen; none leaves it to us."""
-        if self._remembered.columns is not None:
-            self.columns = self._remembered.columns
+        """Empty: those that the width has room for."""
+        if self._saved.columns is not None:
+            self.columns = self._saved.columns
+        self.flat_columns: dict[By, tuple[Column, ...]] = dict(self._saved.flat_columns or {})
+        """Of flat tables, likewise."""
         self.unkept = ""
-        """Why the look could not be kept, if so."""
-        self._theme = None if "theme" in config.typed else self._remembered.theme
+        """Why the view could not be saved, if so."""
+        self._theme = None if "theme" in config.typed else self._saved.theme
 
     @property
     def glyphs(self) -> Glyphs:
@@ -64,52 +69,61 @@ class Preferences:
         more = f"  and {len(problems) - 1} more: tui-profiler config" if len(problems) > 1 else ""
         return problems[0] + more
 
+    def fingerprint(self) -> bytes:
+        """Return all that makes the first frame look as it does, but for the terminal."""
+        return msgspec.msgpack.encode((self.config.settings, self._saved, self._problems))
+
+    def unwritten(self) -> Preferences:
+        """Return the same, with nothing saved."""
+        same = copy(self)
+        same._kept = None
+        return same
+
     def choose_theme(self, name: ThemeName) -> None:
-        """Remember a theme that the user went to."""
+        """Save a theme that the user chose."""
         self._theme = name
 
     def begin(self, view: Focus, tree: Tree) -> Focus:
-        """Look at a tree for the first time as one is used to."""
-        remembered, sort = self._remembered, self.config.settings.sort
+        """Return the initial view of a tree."""
+        saved, sort = self._saved, self.config.settings.sort
         view = replace(view, sort=sort, descending=sort not in ("order", "name"))
-        if remembered.kind != tree.nodes[0].type:
+        if saved.kind != tree.nodes[0].type:
             return view
-        view = replace(view, show_operators=remembered.operators)
-        if remembered.sort is not None:
-            view = replace(view, sort=remembered.sort, descending=remembered.descending)
-        if remembered.unfolded is not None:
-            view = with_folds(view, tree, remembered.unfolded)
+        view = replace(view, show_operators=saved.operators)
+        if saved.sort is not None:
+            view = replace(view, sort=saved.sort, descending=saved.descending)
+        if saved.unfolded is not None:
+            view = with_folds(view, tree, saved.unfolded)
         return view
 
     def end(self, view: Focus, tree: Tree) -> None:
-        """Keep how a tree was looked at last; ``unkept`` says what went wrong, if anything."""
+        """Save the last view of a tree; ``unkept`` says what went wrong, if anything."""
         settings = self.config.settings
         is_usual = view.sort == settings.sort and view.descending == (
             view.sort not in ("order", "name")
         )
-        self._remembered = Remembered(
+        self._saved = SavedView(
             kind=tree.nodes[0].type,
             unfolded=folds(view, tree),
             operators=view.show_operators,
             sort=None if is_usual else view.sort,
             descending=view.descending and not is_usual,
             columns=None if self.columns == settings.columns else self.columns,
+            flat_columns={by: names for by, names in self.flat_columns.items() if names} or None,
             theme=self._theme if self._theme != settings.theme else None,
         )
         if self._kept is not None:
-            self.unkept = self._kept.write(self._model, self._remembered)
+            self.unkept = self._kept.write(self._model, self._saved)
 
 
-def habits_of(wish: AppearanceOptions, model: str = "") -> Preferences:
-    """Read what this user is used to, with what was typed before everything else."""
-    from .config_file import actions  # noqa: PLC0415 # needs Textual
-
-    config = read_config(config_path(), actions())
+def read_preferences(appearance: AppearanceOptions, model: str = "") -> Preferences:
+    """Return the preferences for a model; what was typed comes before everything else."""
+    config = read_config(config_path())
     typed = {
         name: value
-        for name, value in (("theme", wish.theme), ("glyphs", wish.glyphs))
+        for name, value in (("theme", appearance.theme), ("glyphs", appearance.glyphs))
         if value is not None
     }
     settings = replace(config.settings, **typed)
     config = replace(config, settings=settings, typed=frozenset(typed))
-    return Preferences(config, memory(), model)
+    return Preferences(config, saved_views(), model)

@@ -1,11 +1,9 @@
-"""How a model was looked at last: one small file for each, read when its tree comes.
+"""The saved view of a model: one small file for each, read when its tree comes.
 
 1. Only what the user changed is kept, so that a new configuration holds for all the rest.
 2. A file appears whole or not at all; one that cannot be read is as if it were not there.
 3. At most ``MOST_FILES`` are kept: the ones written last.
 """
-
-from __future__ import annotations
 
 import re
 from contextlib import suppress
@@ -18,6 +16,7 @@ import platformdirs
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tui_profiler.queries.cost.flat import By, Column
 from tui_profiler.queries.tree.columns import ColumnName
 from tui_profiler.queries.tree.focus import Focus, SortKey, initial
 from tui_profiler.session import Tree
@@ -28,15 +27,15 @@ from .config import NAME
 
 MOST_FILES = 200
 MOST_PATHS = 2000
-"""Blocks that are remembered as unfolded: the first of them."""
+"""Of unfolded blocks: the first of them."""
 MOST_NAME = 60
 """Characters of a model's name in that of its file: its last ones."""
 MOST_BYTES = 1 << 20
 """A file that is longer is not ours."""
 
 
-class Remembered(Struct, frozen=True):
-    """What was changed of the look of one model; None is as configured."""
+class SavedView(Struct, frozen=True):
+    """What was changed of the view of one model; None: as configured."""
 
     model: str = ""
     """As typed: another one may have the same name of its file."""
@@ -48,35 +47,37 @@ class Remembered(Struct, frozen=True):
     sort: SortKey | None = None
     descending: bool = False
     columns: tuple[ColumnName, ...] | None = None
+    flat_columns: dict[By, tuple[Column, ...]] | None = None
+    """Of flat tables, where they were chosen."""
     theme: ThemeName | None = None
 
 
-NOTHING = Remembered()
+NOTHING = SavedView()
 
 
-class Memory:
+class SavedViews:
     """The folder of those files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def read(self, model: str) -> tuple[Remembered, str]:
-        """Return what is remembered of a model, and what went wrong in a few words, if anything."""
+    def read(self, model: str) -> tuple[SavedView, str]:
+        """Return the saved view of a model, and what went wrong in a few words, if anything."""
         path = self._path(model)
         try:
             with path.open("rb") as file:
                 text = file.read(MOST_BYTES + 1)
             if len(text) > MOST_BYTES:
                 return NOTHING, f"{path.name} is too long: saved view ignored"
-            found = msgspec.json.decode(text, type=Remembered)
+            found = msgspec.json.decode(text, type=SavedView)
             return (found if found.model == _spelt(model) else NOTHING), ""
         except FileNotFoundError:
             return NOTHING, ""
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return NOTHING, f"{path.name} cannot be read: saved view ignored"
 
-    def write(self, model: str, what: Remembered) -> str:
-        """Keep what is remembered of a model; gives what went wrong, if anything."""
+    def write(self, model: str, what: SavedView) -> str:
+        """Save the view of a model; return what went wrong, if anything."""
         path = self._path(model)
         try:
             if replace(what, kind="") == NOTHING:
@@ -102,13 +103,13 @@ class Memory:
             path.unlink(missing_ok=True)
 
 
-def memory() -> Memory:
+def saved_views() -> SavedViews:
     """Return the user's own."""
-    return Memory(Path(platformdirs.user_state_dir(NAME)) / "models")
+    return SavedViews(Path(platformdirs.user_state_dir(NAME)) / "models")
 
 
 def folds(view: Focus, tree: Tree) -> tuple[str, ...] | None:
-    """Return what is remembered of the folds of a tree; None where they are as at first."""
+    """Return the paths of the unfolded blocks of a tree; None where they are the initial ones."""
     if view.unfolded == initial(tree).unfolded:
         return None
     paths = (
@@ -120,7 +121,7 @@ def folds(view: Focus, tree: Tree) -> tuple[str, ...] | None:
 
 
 def with_folds(view: Focus, tree: Tree, unfolded: tuple[str, ...]) -> Focus:
-    """Look at a tree with the folds that are remembered; paths that are gone mean nothing."""
+    """Return a view with these blocks unfolded; paths that are gone are ignored."""
     opened = frozenset(unfolded)
     return replace(view, unfolded=bytes(node.path in opened for node in tree.nodes))
 

@@ -1,6 +1,4 @@
-"""Which of several running programs to look into: a list that follows what comes and goes."""
-
-from __future__ import annotations
+"""Which of several running programs to attach to: a list that is kept up to date."""
 
 import asyncio
 from typing import ClassVar
@@ -11,19 +9,20 @@ from textual.binding import Binding, BindingType
 
 from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.formatting.text import width
-from tui_profiler.source.attached import Found, find
+from tui_profiler.source.attached import Found, find, not_listening
 from tui_profiler.source.ranks import by_run
+from tui_profiler.source.torch_processes import UsersPrograms
 
 from ..actions.view_keys import COLUMNS, own_bindings
 from ..common.base_app import ThemedApp
 from ..common.ordered_table import OrderedTable
 from ..settings.preferences import Preferences
 from ..terminal.crashing import run_to_end
-from ..terminal.guard import end_on_hang_up, end_on_signals
 from ..widgets.heading import Heading, Order, Title
-from ..widgets.key_bar import KeyBar, key_bar
-from ..widgets.lines import EMPTY, Line, LinesWidget, exact, line_width
-from .programs import columns, in_order, matching
+from ..widgets.key_bar import key_bar
+from ..widgets.line_widgets import KeyBar, LinesWidget
+from ..widgets.lines import EMPTY, Line, exact, line_width
+from .programs import columns, in_order, matching, question
 
 LOOK_AGAIN_SECONDS = 1.0
 
@@ -31,7 +30,7 @@ LOOK_AGAIN_SECONDS = 1.0
 HEAD_ROWS = 3
 """The title, a blank row, the names of the columns."""
 AS_FOUND = Order("found")
-_TITLES = ("model", "process", "command", "watched", "", "")
+_TITLES = ("model", "process", "command", "watched", "device", "it/s", "", "")
 """Of what ``columns`` returns; ranks and roles speak for themselves."""
 _GAP = 3
 
@@ -49,7 +48,9 @@ def picker_lines(
     widths = _widths(found)
     room = max(rows - HEAD_ROWS, 1)
     first = first_row(selected, len(table), room)
-    lines: list[Line] = [((f" {len(table)} watched models", "strong ink"),), EMPTY]
+    watched = sum(one.listens for one in found)
+    others = f", {len(table) - watched} more with torch" if watched < len(table) else ""
+    lines: list[Line] = [((f" {watched} watched models{others}", "strong ink"),), EMPTY]
     if table:
         lines.append(exact(picker_heading(found, order).line(glyphs), cells, glyphs.ellipsis))
     for index, parts in enumerate(table[first : first + room], start=first):
@@ -58,13 +59,13 @@ def picker_lines(
         rest = "   ".join(
             padded(part, widths[place]) for place, part in enumerate(parts[1:], start=1)
         )
-        answers = found[index].program is not None
+        answers = found[index].program is not None and found[index].listens
         role = "cursor" if is_selected else ""
         mark = f" {glyphs.live} " if answers else "   "
         line: Line = (
             (mark, f"accent {role}".strip()),
             (name, f"{'ink' if answers else 'faint'} {role}".strip()),
-            ("   " + rest, f"{'muted' if answers else 'faint'} {role}".strip()),
+            ("   " + rest, f"{'muted' if found[index].program else 'faint'} {role}".strip()),
         )
         filled = max(cells - line_width(line), 0)
         lines.append((*line, (" " * filled, role or "ink")))
@@ -82,7 +83,7 @@ def picker_heading(found: tuple[Found, ...], order: Order) -> Heading:
     """Return the names of the columns, as wide as what stands in them."""
     titles = []
     for text, cells in zip(_TITLES, _widths(found), strict=False):
-        is_text, usual = text != "watched", AS_FOUND.column if text == "model" else ""
+        is_text, usual = text not in ("watched", "it/s"), AS_FOUND.column if text == "model" else ""
         titles.append(
             Title(text, _GAP + cells, text, _GAP, is_left=True, is_text=is_text, usual=usual)
         )
@@ -104,7 +105,7 @@ def padded(text: str, cells: int) -> str:
 
 
 class Picker(OrderedTable, ThemedApp[Found | None]):
-    """Lets one be chosen; gives None when it is left."""
+    """Returns the chosen program; None when it is left."""
 
     CSS = "#list { height: 1fr; } #keys { height: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -117,27 +118,27 @@ class Picker(OrderedTable, ThemedApp[Found | None]):
         Binding("q,escape,ctrl+c,ctrl+q", "leave", show=False, priority=True),
     ]
 
-    def __init__(self, who: str, habits: Preferences) -> None:
-        super().__init__(habits.theme)
+    def __init__(self, who: str, preferences: Preferences) -> None:
+        super().__init__(preferences.theme)
         self._who = who
-        self._glyphs = habits.glyphs
+        self._glyphs = preferences.glyphs
         self._found: tuple[Found, ...] = ()
         """In the order that is shown."""
         self._order = AS_FOUND
         self._as_found: tuple[Found, ...] = ()
         self._selected = 0
+        self._torch = UsersPrograms()
+        self._asked: Found | None = None
+        """The program of which it is asked whether it is to be made to listen."""
 
     def compose(self) -> ComposeResult:
         """The list and the keys."""
         yield LinesWidget(id="list")
         yield KeyBar(id="keys")
 
-    async def on_mount(self) -> None:
+    async def on_mount(self) -> None:  # type: ignore[override] # Textual awaits it
         """Look at once, and then again and again."""
         self.set_interval(LOOK_AGAIN_SECONDS, self._look)
-        if not self.is_headless:
-            end_on_signals(self._end)
-            end_on_hang_up(0, self._end)
         await self._look()
 
     def on_resize(self) -> None:
@@ -145,8 +146,12 @@ class Picker(OrderedTable, ThemedApp[Found | None]):
         self._draw()
 
     async def _look(self) -> None:
-        found = await asyncio.to_thread(lambda: tuple(by_run(matching(find(), self._who))))
-        self._show_ordered(found)
+        self._show_ordered(await asyncio.to_thread(self._every))
+
+    def _every(self) -> tuple[Found, ...]:
+        listens = find()
+        every = [*listens, *not_listening(self._torch, listens)]
+        return tuple(by_run(matching(every, self._who)))
 
     def _show_ordered(self, found: tuple[Found, ...]) -> None:
         """Show programs in the order that was chosen; the cursor stays on its own."""
@@ -164,8 +169,11 @@ class Picker(OrderedTable, ThemedApp[Found | None]):
         size = (cells, rows - 1)
         lines = picker_lines(self._found, self._selected, *size, self._glyphs, self._order)
         self.query_one("#list", LinesWidget).lines = lines
-        left = (("↵", "look into it"), ("s", "sort"), ("↑↓", "move"))
-        bar = key_bar(left, (("q", "leave"),), cells, self._glyphs)
+        left: tuple[tuple[str, str], ...] = (("↵", "attach"), ("s", "sort"), ("↑↓", "move"))
+        right = (("q", "leave"),)
+        if self._asked is not None:
+            left, right = (("↵", question(self._asked)),), (("esc", "no"),)
+        bar = key_bar(left, right, cells, self._glyphs)
         self.query_one("#keys", KeyBar).lines = (bar,)
 
     def table_heading(self) -> Heading | None:
@@ -191,24 +199,32 @@ class Picker(OrderedTable, ThemedApp[Found | None]):
 
     def action_move(self, by: int) -> None:
         """Move the selection."""
+        self._asked = self._asked if by == 0 else None
         self._selected = max(0, min(self._selected + by, len(self._found) - 1))
         self._draw()
 
     def action_choose(self) -> None:
-        """Return the selected one, if it answers."""
-        if self._found and self._found[self._selected].program is not None:
-            self.exit(self._found[self._selected])
+        """Return the selected one, if it answers; one that does not listen is asked about first."""
+        chosen = self._found[self._selected] if self._found else None
+        if chosen is None or chosen.program is None:
+            return
+        is_asked = self._asked is not None and self._asked.place == chosen.place
+        if chosen.listens or is_asked:
+            self.exit(chosen)
+        else:
+            self._asked = chosen
+            self._draw()
 
     def action_leave(self) -> None:
-        """Return none."""
-        self.exit(None)
+        """Return none; where something is asked, say no to it."""
+        if self._asked is None:
+            self.exit(None)
+        self._asked = None
+        self._draw()
 
-    def _end(self, code: int) -> None:
-        self.exit(None, return_code=code)
 
-
-def pick(who: str, habits: Preferences) -> tuple[Found | None, int]:
-    """Let one be chosen; gives None when it is left, and the exit code of that."""
-    app = Picker(who, habits)
-    code = run_to_end(app, mouse=habits.mouse)
+def pick(who: str, preferences: Preferences) -> tuple[Found | None, int]:
+    """Return the chosen program, None when the list was left, and the exit code."""
+    app = Picker(who, preferences)
+    code = run_to_end(app, mouse=preferences.mouse)
     return app.return_value, code

@@ -1,15 +1,13 @@
 """Running programs that can be attached to, as they are listed and chosen."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 
 from tui_profiler.figures.units import clock
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import Failed, Program, Remedy
+from tui_profiler.messages import Failed, Program, Remedy, Unknown
 from tui_profiler.source.adapters import TimeLimited
-from tui_profiler.source.attached import Attached, AttachError, Found, attached, find
+from tui_profiler.source.attached import Attached, AttachError, Found, attached, find, unprepared
 from tui_profiler.source.ranks import is_whole_run
 from tui_profiler.source.remote import SCHEME, address, remote
 from tui_profiler.verbs.outcome import MODEL_FAILED
@@ -18,14 +16,21 @@ from ..terminal.standard_output import say
 
 HOW = "in the program: import tui_profiler; tui_profiler.watch(model)"
 _MOST_NAMED = 6
+UNKNOWN = "–"
 
 
 def matching(found: list[Found], who: str) -> list[Found]:
     """Return those whose name or process id is ``who``, else whose name begins so; all for none."""
+    if not who:
+        return found
     named = [one for one in found if one.program is not None]
-    exact = [one for one in named if one.program and who in (one.program.name, str(one.place.pid))]
-    if exact or not who:
-        return exact or found
+    exact = [
+        one
+        for one in named
+        if one.program and who in (one.program.name, one.program.model, str(one.place.pid))
+    ]
+    if exact:
+        return exact
     return [one for one in named if one.program and one.program.name.startswith(who)]
 
 
@@ -55,13 +60,26 @@ def candidates(found: list[Found], who: str) -> list[Found]:
     return [one for one in fitting if one.program and not one.program.role] or fitting
 
 
+def listening(who: str) -> list[Found]:
+    """Return every program that listens; a process id that does not is made to.
+
+    Raises:
+        AttachError: it cannot be made to.
+    """
+    found = find()
+    is_known = any(str(one.place.pid) == who for one in found) or bool(matching(found, who))
+    if who.isdecimal() and not is_known:
+        found.append(unprepared(int(who)))
+    return found
+
+
 def choose(who: str) -> Found:
     """Return the one program that fits.
 
     Raises:
         AttachError: there is none, or there are several.
     """
-    fitting = candidates(find(), who)
+    fitting = candidates(listening(who), who)
     if len(fitting) > 1:
         one_process = len({one.place.pid for one in fitting}) == 1
         remedy = "the name of its model" if one_process else "its process id"
@@ -109,7 +127,11 @@ def refused(error: AttachError) -> int:
 
 
 def columns(found: Found) -> tuple[str, ...]:
-    """Return what tells one program from another: name, process, command, how long, what else."""
+    """Return what tells one program from another.
+
+    Model, process, command, how long it is watched, device, pace, and what else it is; ``–`` where
+    it is not known.
+    """
     program = found.program
     if program is None:
         return (safe(found.place.name), f"pid {found.place.pid}", safe(found.why_not))
@@ -117,16 +139,31 @@ def columns(found: Found) -> tuple[str, ...]:
     rank = "" if program.rank is None else f"rank {program.rank} of {program.ranks}"
     if is_whole_run(found):
         rank = f"{program.ranks} ranks"
-    parts = (safe(program.name), f"pid {program.pid}", safe(program.command), f"watched {since}")
-    return (*parts, *(part for part in (rank, safe(program.role)) if part))
+    name = (program.model or program.name) if found.listens else UNKNOWN
+    per_second = program.per_second
+    pace = UNKNOWN if isinstance(per_second, Unknown) else f"{per_second:.3g} it/s"
+    return (
+        safe(name),
+        f"pid {program.pid}",
+        safe(program.command),
+        f"watched {since}" if found.listens else "not watched",
+        safe(program.device) or UNKNOWN,
+        pace,
+        *(part for part in (rank, safe(program.role)) if part),
+    )
+
+
+def question(found: Found) -> str:
+    """Return what is asked before a program that does not listen is made to."""
+    return f"start a listener in pid {found.place.pid}"
 
 
 def in_order(found: Iterable[Found], column: str, *, descending: bool) -> tuple[Found, ...]:
-    """Return programs by a column of the list; those that do not answer come last either way.
+    """Return programs by a column; those that do not listen or answer come last either way.
 
     Args:
         found: in the order that is kept among equal ones.
-        column: ``model``, ``process``, ``command`` or ``watched``; any other leaves the order.
+        column: a title of the list; any other leaves the order.
         descending: from Z to A, the largest first.
     """
     every = tuple(found)
@@ -135,12 +172,19 @@ def in_order(found: Iterable[Found], column: str, *, descending: bool) -> tuple[
         "process": lambda program: program.pid,
         "command": lambda program: program.command,
         "watched": lambda program: program.at,
+        "device": lambda program: program.device,
+        "it/s": lambda program: (
+            -1.0 if isinstance(program.per_second, Unknown) else program.per_second
+        ),
     }
     if column not in keys:
         return every
-    pairs = [(keys[column](one.program), one) for one in every if one.program is not None]
+    pairs = [(keys[column](one.program), one) for one in every if one.program and one.listens]
     pairs.sort(key=lambda pair: pair[0], reverse=descending)
-    return (*(one for _, one in pairs), *(one for one in every if one.program is None))
+    return (
+        *(one for _, one in pairs),
+        *(one for one in every if not one.program or not one.listens),
+    )
 
 
 def _names(found: Iterable[Found]) -> str:

@@ -1,7 +1,5 @@
 """The start screen: what can be opened where no model was named."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Callable
@@ -14,18 +12,18 @@ from textual.screen import Screen
 
 from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.queries.start_offers import Offer, matching
+from tui_profiler.source.torch_processes import UsersPrograms
 
 from ..actions.help import KeysScreen
 from ..actions.view_keys import START, own_bindings
 from ..common.base_app import ThemedApp
 from ..settings.preferences import Preferences
 from ..terminal.crashing import run_to_end
-from ..terminal.guard import end_on_hang_up, end_on_signals
-from ..widgets.key_bar import KeyBar, key_bar
-from ..widgets.lines import LinesWidget
+from ..widgets.key_bar import key_bar
+from ..widgets.line_widgets import KeyBar, LinesWidget
 from ..widgets.offer_lines import hint_of, start_lines
 from ..widgets.prompt import MAX_LENGTH
-from .places import demo_models, files_here, library_models, opened_before, running
+from .offer_sources import demo_models, files_here, library_models, opened_before, running
 
 LOOK_AGAIN_SECONDS = 1.0
 _RIGHT = (("?", "keys"), ("ctrl+c", "quit"))
@@ -46,6 +44,9 @@ class StartScreen(Screen[None]):
         self._typed = ""
         self._found: tuple[Offer, ...] = ()
         self._selected = 0
+        self._torch = UsersPrograms()
+        self._asked: Offer | None = None
+        """Of which it is asked whether to open it."""
 
     def compose(self) -> ComposeResult:
         """What can be opened, and the keys."""
@@ -84,13 +85,20 @@ class StartScreen(Screen[None]):
 
     def action_move(self, by: int) -> None:
         """Move the cursor."""
+        self._asked = None
         self._selected = max(0, min(self._selected + by, len(self._found) - 1))
         self._draw()
 
     def action_choose(self) -> None:
-        """Open what is under the cursor, if it answers."""
-        if self._found and self._found[self._selected].is_live:
-            self._leave(self._found[self._selected])
+        """Open what is under the cursor, if it answers; ask first where it asks."""
+        chosen = self._found[self._selected] if self._found else None
+        if chosen is None or not chosen.is_live:
+            return
+        if not chosen.asks or chosen == self._asked:
+            self._leave(chosen)
+        else:
+            self._asked = chosen
+            self._draw()
 
     def action_erase(self) -> None:
         """Delete the last character."""
@@ -106,7 +114,10 @@ class StartScreen(Screen[None]):
 
     def action_clear_or_leave(self) -> None:
         """Clear what was typed; with nothing typed, leave."""
-        if self._typed:
+        if self._asked is not None:
+            self._asked = None
+            self._draw()
+        elif self._typed:
             self._search("")
         else:
             self._leave(None)
@@ -118,10 +129,11 @@ class StartScreen(Screen[None]):
 
     async def look_for_programs(self) -> None:
         """List the programs that watch a model now."""
-        self._watched = await asyncio.to_thread(running)
+        self._watched = await asyncio.to_thread(running, self._torch)
         self._refind()
 
     def _search(self, typed: str) -> None:
+        self._asked = None
         self._typed = typed[:MAX_LENGTH]
         self._found, self._selected = self._matching()
         self._draw()
@@ -149,6 +161,8 @@ class StartScreen(Screen[None]):
         lines = start_lines(self._found, self._selected, self._typed, size, self._glyphs, hint=hint)
         self.query_one("#offers", LinesWidget).lines = lines
         left = (("↵", "open"), ("↑↓", "move"), ("esc", "clear" if self._typed else "quit"))
+        if self._asked is not None:
+            left = (("↵", self._asked.asks), *left[1:2], ("esc", "no"))
         self.query_one("#keys", KeyBar).lines = (key_bar(left, _RIGHT, cells, self._glyphs),)
 
 
@@ -160,31 +174,22 @@ class StartApp(ThemedApp[Offer | None]):
         Binding("ctrl+c,ctrl+q", "leave", show=False, priority=True),
     ]
 
-    def __init__(self, habits: Preferences, folder: str = "") -> None:
-        super().__init__(habits.theme)
-        self._glyphs = habits.glyphs
+    def __init__(self, preferences: Preferences, folder: str = "") -> None:
+        super().__init__(preferences.theme)
+        self._glyphs = preferences.glyphs
         self._folder = folder or os.getcwd()
 
     def get_default_screen(self) -> StartScreen:
         """Show the one screen that there is."""
         return StartScreen(self._glyphs, self._folder, self.exit)
 
-    def on_mount(self) -> None:
-        """End as the explorer does."""
-        if not self.is_headless:
-            end_on_signals(self._end)
-            end_on_hang_up(0, self._end)
-
     def action_leave(self) -> None:
         """Leave."""
         self.exit(None)
 
-    def _end(self, code: int) -> None:
-        self.exit(None, return_code=code)
 
-
-def choose(habits: Preferences) -> tuple[Offer | None, int]:
-    """Let something be chosen; gives None when it is left, and the exit code of that."""
-    app = StartApp(habits)
-    code = run_to_end(app, mouse=habits.mouse)
+def choose(preferences: Preferences) -> tuple[Offer | None, int]:
+    """Return what was chosen, None when the screen was left, and the exit code."""
+    app = StartApp(preferences)
+    code = run_to_end(app, mouse=preferences.mouse)
     return app.return_value, code

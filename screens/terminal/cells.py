@@ -9,10 +9,8 @@
    next to one writes it again: a wrong guess can then spoil its own place alone, never a row.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import compress
 from operator import ne
@@ -56,6 +54,22 @@ def is_sure(text: str) -> bool:
 def is_odd(grapheme: str) -> bool:
     """Tell whether terminals may disagree on the cells that one grapheme takes."""
     return not (len(grapheme) <= 1 and (is_sure(grapheme) or _SURE_AND_WIDE.match(grapheme)))
+
+
+@lru_cache(2048)
+def graphemes(text: str) -> tuple[str, ...]:
+    """Split a text where Rich does; each wide grapheme is followed by an empty text.
+
+    What takes no cell and has nothing before it is left out: a terminal would add it to whatever
+    stands there already.
+    """
+    from rich.cells import split_graphemes  # noqa: PLC0415 # most texts are sure
+
+    parts: list[str] = []
+    for start, end, cells in split_graphemes(text)[0]:
+        if cells:
+            parts += [text[start:end], *[""] * (cells - 1)]
+    return tuple(parts)
 
 
 def pen_from(codes: str, link: str = "") -> CellStyle:
@@ -174,6 +188,11 @@ class Cells:
         self._shown = [[None] * self.columns for _ in range(self.rows)]
         self.dirty = dict.fromkeys(range(self.rows))
 
+    @property
+    def wanted(self) -> tuple[tuple[Cell | None, ...], ...]:
+        """What shall be shown, row by row; None where nothing was put."""
+        return tuple(map(tuple, self._wanted))
+
     def put(self, x: int, y: int, cells: list[Cell], width: int, *, odd: bool = True) -> None:
         """Want ``width`` cells from a column of a row on.
 
@@ -202,16 +221,16 @@ class Cells:
         Args:
             most_bytes: stop at the end of the row with which there are so many.
         """
-        pencil = FrameWriter()
+        writer = FrameWriter()
         for y in list(self.dirty):
             del self.dirty[y]
             if self._wanted[y] != self._shown[y]:
-                self._draw(y, pencil)
-            if most_bytes is not None and pencil.size >= most_bytes:
+                self._draw(y, writer)
+            if most_bytes is not None and writer.size >= most_bytes:
                 break
-        return pencil
+        return writer
 
-    def _draw(self, y: int, pencil: FrameWriter) -> None:
+    def _draw(self, y: int, writer: FrameWriter) -> None:
         old, new = self._shown[y], self._wanted[y]
         if y in self._odd_rows:
             changed = [was != now for was, now in zip(old, new, strict=True)]
@@ -220,9 +239,9 @@ class Cells:
                 if any(changed[x : x + _ODD_REACH]):
                     reach = min(_ODD_REACH, self.columns - x)
                     changed[x : x + reach] = [True] * reach
-            pencil.put(compress(range(self.columns), changed), y, new)
+            writer.put(compress(range(self.columns), changed), y, new)
         else:
-            pencil.put(compress(range(self.columns), map(ne, old, new)), y, new)
+            writer.put(compress(range(self.columns), map(ne, old, new)), y, new)
         self._shown[y] = list(new)
 
 
@@ -237,12 +256,6 @@ def _blank_half(row: list[Cell | None], place: int, half: int) -> None:
         row[place] = (" ", second[1])
 
 
-def cells_of(text: str, pen: CellStyle, split: Callable[[str], Sequence[str]]) -> list[Cell]:
-    """Return the cells of a text.
-
-    Args:
-        text: without control characters.
-        pen: how it is drawn.
-        split: gives the graphemes of an unsure text, each wide one followed by an empty text.
-    """
-    return [(part, pen) for part in (text if is_sure(text) else split(text))]
+def cells_of(text: str, pen: CellStyle) -> list[Cell]:
+    """Return the cells of a text that has no control characters."""
+    return [(part, pen) for part in (text if is_sure(text) else graphemes(text))]

@@ -8,8 +8,6 @@
 Nothing here waits on the event loop: tmux gets seconds, the file is written by a thread.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import os
@@ -115,7 +113,7 @@ def _short(file: Path) -> str:
 
 
 async def _tmux(text: str, environ: Mapping[str, str], seconds: float) -> str:
-    """Hand it to tmux; gives the way in words, empty where tmux did not take it."""
+    """Pass it to tmux; return the way in words, empty where tmux did not take it."""
     # ``-w`` passes it on to the terminal around tmux; before tmux 3.2 it is not known.
     for options, way in ((("-w",), _BY_TMUX), ((), "tmux's buffer")):
         try:

@@ -1,10 +1,8 @@
-"""What is kept of a mistake of ours: a file to report it with, and the sentence that names it.
+"""The report of an internal error: a file with what is needed to fix it, and where it is.
 
 The file holds versions, the terminal, the traceback without the values of variables, and the last
 lines of the log. No tensor comes near it: the screens have none.
 """
-
-from __future__ import annotations
 
 import os
 import platform
@@ -21,7 +19,7 @@ from tui_profiler.formatting.text import safe
 from tui_profiler.system.files import private_directory, write_private
 
 CRASHED = 70
-"""Exit code: a mistake of ours, as sysexits.h numbers them."""
+"""Exit code of an internal error, as sysexits.h numbers it."""
 MOST_FILES = 10
 """The newest are kept."""
 _MOST_TRACEBACK_LINES = 400

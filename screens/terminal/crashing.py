@@ -1,4 +1,4 @@
-"""An app that ends when it crashes: the terminal whole, a report kept, an exit code of its own.
+"""An app that crashes restores the terminal, writes a report, and has an exit code for it.
 
 1. Textual prints a traceback with the values of all variables, which can be a whole session. Ours
    keeps the error instead, and ``run_to_end`` tells of it once the terminal is given back.
@@ -7,8 +7,6 @@
    Textual's own way would be taken.
 """
 
-from __future__ import annotations
-
 import contextlib
 from typing import TypeVar
 
@@ -16,7 +14,9 @@ from rich.console import RenderableType
 from textual.app import App
 from textual.worker import WorkerFailed
 
+from ..web.driver import is_served
 from .crash_report import CRASHED, CrashContext, tell
+from .early_frame import EarlyFrame
 
 _Result = TypeVar("_Result")
 
@@ -46,6 +46,9 @@ class CrashingApp(App[_Result]):
         self._close_messages_no_wait()
 
     def _handle_exception(self, error: Exception) -> None:
+        if _is_page_gone(error):
+            self._close_messages_no_wait()
+            return
         if self.crash is None:
             self.crash = error
             if isinstance(error, WorkerFailed) and isinstance(error.error, Exception):
@@ -59,13 +62,29 @@ class CrashingApp(App[_Result]):
     _where: CrashContext | None = None
 
 
-def run_to_end(app: CrashingApp[_Result], *, mouse: bool = True) -> int:
-    """Run an app; gives the exit code. What it was left with is its ``return_value``."""
+def run_to_end(
+    app: CrashingApp[_Result], *, mouse: bool = True, early: EarlyFrame | None = None
+) -> int:
+    """Run an app; return the exit code. What was chosen is its ``return_value``.
+
+    Args:
+        app: to run.
+        mouse: whether clicks go to it.
+        early: what stands in the terminal until the app has it.
+    """
     try:
         app.run(mouse=mouse)
     except Exception as error:
-        app.crash = app.crash or error
+        if not _is_page_gone(error):
+            app.crash = app.crash or error
     if app.crash is None:
         return app.return_code or 0
+    if early is not None:
+        early.give_back()  # The app may have crashed before it had the terminal.
     tell(app.crash, app._where or app.circumstances())
     return CRASHED
+
+
+def _is_page_gone(error: Exception) -> bool:
+    """Tell whether a page was to be drawn, or told that it is over, and its server is gone."""
+    return is_served() and isinstance(error, BrokenPipeError)

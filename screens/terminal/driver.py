@@ -17,9 +17,10 @@
    process with the mouse, the keyboard protocol and the alternate screen left on. Were
    ``_sigtstp_application``, ``_sigcont_application``, ``_auto_restart`` or ``_must_signal_resume``
    renamed, Textual's handlers would be used, or the first ctrl+Z would raise AttributeError.
+6. An early frame is taken over as it stands: what goes to the alternate screen is left out, and the
+   modes from before it are those that ``attrs_before`` restores. Were that renamed, or written in
+   one piece with something else, the frame would be cleared and drawn again.
 """
-
-from __future__ import annotations
 
 import asyncio
 import os
@@ -36,7 +37,9 @@ from textual.events import CursorPosition, Resize
 from textual.geometry import Size
 from textual.message import Message
 
-from .output import QUESTION
+from .early_frame import ENTER, EarlyFrame, signals_held
+from .guard import stop_while_in_background
+from .output import QUESTION, SparingApp
 
 _SWITCH_SECONDS = 0.0005
 """So long at most the threads that read keys and write frames wait for the one that draws: with
@@ -46,10 +49,7 @@ _ANSWER_SECONDS = 0.4
 
 
 def set_mouse(app: App[Any]) -> bool:
-    """Leave the mouse to the terminal where we have it, take it where we have not.
-
-    Gives whether we have it now.
-    """
+    """Turn clicks on, or off where they are on; return whether they are on now."""
     driver = app._driver
     if not isinstance(driver, QuietDriver):
         return False  # Nothing real is drawn on.
@@ -67,11 +67,29 @@ class QuietDriver(LinuxDriver):
     """From the signal that asks for a stop until the process continues."""
     _is_taking = False
     """From then until the terminal is taken again."""
+    _is_left = True
+    """Before the terminal is taken and after it was given back: nobody draws or reads then."""
     continued_at = 0.0
-    """When the process last went on after a stop of ours; as events tell their time."""
+    """When the process last continued after a stop, on the clock of events."""
+
+    def __init__(
+        self,
+        app: App[Any],
+        *,
+        debug: bool = False,
+        mouse: bool = True,
+        size: tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self._early = app.early if isinstance(app, SparingApp) else None
+        """What stands in the terminal until this takes it."""
+        if self._early is not None:
+            self._early.listen()  # Textual has just put handlers of its own in place.
 
     def write(self, data: str) -> None:
         """Write, and note what is asked."""
+        if self._early is not None and data == ENTER:
+            return  # We are there, and going there again would clear it.
         self._asked += QUESTION in data
         super().write(data)
 
@@ -95,11 +113,29 @@ class QuietDriver(LinuxDriver):
         self._asked = 0
         super().disable_input()
 
+    def stop_application_mode(self) -> None:
+        """Give the terminal back."""
+        self._is_left = True
+        super().stop_application_mode()
+
     def start_application_mode(self) -> None:
         """Take the terminal."""
+        self._is_left = False
         sys.setswitchinterval(_SWITCH_SECONDS)
-        super().start_application_mode()  # type: ignore[no-untyped-call] # Textual leaves it out
+        with signals_held():
+            super().start_application_mode()  # type: ignore[no-untyped-call] # Textual leaves it out
+            if self._early is not None:
+                self._take_over(self._early)
         asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, self._tell_size)
+
+    def _take_over(self, early: EarlyFrame) -> None:
+        self._early = None
+        early.hand_over()
+        if not early.is_intact:
+            self._forget()
+        self.attrs_before = early.modes_before
+        signal.signal(signal.SIGTSTP, self._sigtstp_application)
+        signal.signal(signal.SIGCONT, self._sigcont_application)
 
     def _sigtstp_application(self, *_: object) -> None:
         self._soon(self._stop)
@@ -122,13 +158,13 @@ class QuietDriver(LinuxDriver):
         loop.call_soon_threadsafe(call)
 
     def _stop(self) -> None:
-        """Return the terminal back, stop the process, and take it again when it continues."""
-        is_drawn = self._auto_restart and self._writer_thread is not None
+        """Give the terminal back, stop the process, and take it again when it continues."""
+        is_drawn = self._auto_restart and not self._is_left
         with self._stopping():
             if is_drawn:
                 self.suspend_application_mode()
             os.kill(os.getpid(), signal.SIGSTOP)
-            self._stop_while_in_background()
+            stop_while_in_background(self.fileno)
             self.continued_at = time.monotonic()
             self._begin_to_take()
             if is_drawn:
@@ -137,9 +173,11 @@ class QuietDriver(LinuxDriver):
 
     def _take_again(self) -> None:
         with self._stopping():
-            self._stop_while_in_background()
+            stop_while_in_background(self.fileno)
             self._begin_to_take()
-            if self._auto_restart and self._writer_thread is not None:
+            # A kernel that hangs up continues the process as well: taken again by an app that has
+            # ended, the terminal would be read for good.
+            if self._auto_restart and not self._is_left:
                 self.suspend_application_mode()
                 self.resume_application_mode()
 
@@ -157,19 +195,14 @@ class QuietDriver(LinuxDriver):
     def _begin_to_take(self) -> None:
         """Obey a ctrl+Z that is typed from here on, before keys are read again."""
         self._is_taking, self._is_stopping = True, False
+        self._forget()
 
-    def _stop_while_in_background(self) -> None:
-        """Stop until the terminal is this process's: a shell's ``bg`` continues it without."""
-        while not self._is_in_foreground():
-            os.kill(os.getpid(), signal.SIGSTOP)
-
-    def _is_in_foreground(self) -> bool:
-        try:
-            return os.tcgetpgrp(self.fileno) == os.getpgrp()
-        except OSError:  # Not the controlling terminal, or gone: no shell to wait for.
-            return True
+    def _forget(self) -> None:
+        if isinstance(self._app, SparingApp):
+            self._app.forget()
 
     def _tell_size(self) -> None:
+        self._forget()
         if not self._in_band_window_resize:  # Else the terminal itself tells of it.
             size = Size(*self._get_terminal_size())
             self._app.post_message(Resize(size, size))

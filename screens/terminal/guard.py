@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import select
@@ -18,6 +17,10 @@ import termios
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
 HANG_UP_CODE = 128 + signal.SIGHUP
@@ -25,7 +28,8 @@ MOST_SECONDS = 4.0
 """From a signal to the end: a worker may take two of them."""
 _GRACE_SECONDS = 0.7
 _MODES = b"".join(b"\x1b[?%dl" % mode for mode in (1000, 1003, 1006, 2004, 2048, 1004, 1049))
-_LEAVE = _MODES + b"\x1b[?7h\x1b[<u\x1b[?25h"
+_LEAVE = b"\x1b[<u" + _MODES + b"\x1b[?7h\x1b[?25h"
+"""The keyboard's mode first: each of the two screens has its own."""
 
 
 def ending(
@@ -39,7 +43,7 @@ def ending(
             exits.
         descriptor: of the terminal.
     """
-    loop = asyncio.get_running_loop()
+    loop = _running_loop()
 
     def leave(code: int) -> None:
         time.sleep(MOST_SECONDS)
@@ -73,7 +77,7 @@ def end_on_signals(end: Callable[[int], None], descriptor: int = 0) -> None:
 
 
 def restore(descriptor: int) -> None:
-    """Return the terminal back as far as that goes without waiting for it."""
+    """Give the terminal back as far as that goes without waiting for it."""
     with contextlib.suppress(termios.error):
         modes = termios.tcgetattr(descriptor)
         modes[0] |= termios.ICRNL | termios.IXON
@@ -87,11 +91,28 @@ def restore(descriptor: int) -> None:
             os.set_blocking(2, True)
 
 
+def stop_while_in_background(descriptor: int) -> None:
+    """Stop until the terminal is this process's: a shell's ``bg`` continues it without.
+
+    Args:
+        descriptor: of the terminal.
+    """
+    while not _is_in_foreground(descriptor):
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _is_in_foreground(descriptor: int) -> bool:
+    try:
+        return os.tcgetpgrp(descriptor) == os.getpgrp()
+    except OSError:  # Not the controlling terminal, or gone: no shell to wait for.
+        return True
+
+
 def end_on_hang_up(
     descriptor: int, end: Callable[[int], None], last: Callable[[int], None] = os._exit
 ) -> None:
     """Call ``end`` when the terminal at ``descriptor`` is gone, and exit if that takes too long."""
-    loop = asyncio.get_running_loop()
+    loop = _running_loop()
 
     def wait() -> None:
         poll = select.poll()
@@ -105,6 +126,12 @@ def end_on_hang_up(
         last(HANG_UP_CODE)
 
     threading.Thread(target=wait, name="tui-profiler-hang-up", daemon=True).start()
+
+
+def _running_loop() -> AbstractEventLoop:
+    import asyncio  # noqa: PLC0415 # a first frame is drawn before that is imported
+
+    return asyncio.get_running_loop()
 
 
 def _write_nowhere(descriptor: int) -> None:

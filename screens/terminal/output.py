@@ -20,15 +20,12 @@ Private names of Textual's that this stands on, looked for at the start:
 - ``LinuxDriver._writer_thread`` and its ``_queue``; without them frames are not held back.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import os
 import re
 import zlib
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 from rich.color import ColorSystem
@@ -46,10 +43,11 @@ from tui_profiler.formatting.text import safe
 
 from ..options.model import STOCK_OUTPUT
 from .cells import PLAIN, Cell, Cells, CellStyle, cells_of, holds_odd, pen_from
+from .early_frame import EarlyFrame
 from .pace import Pace
 
 try:
-    from rich.cells import split_graphemes
+    from rich.cells import split_graphemes  # noqa: F401 # ``cells.py`` calls it
     from textual._compositor import ChopsUpdate, LayoutUpdate
 except ImportError as error:
     _NOT_FOUND = str(error)
@@ -61,6 +59,8 @@ QUESTION = "\x1b[6n"
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 _AGAIN_SECONDS = 0.02
 _SETTLED_SECONDS = 0.1
+_MOST_WAITING_SECONDS = 2.0
+"""A first frame that is not whole by then is sent as it is."""
 _MOST_PENS = 4096
 _MOST_STRIPS = 160
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
@@ -72,7 +72,7 @@ _NO_STRIP: _Kept = (None, [], False)
 
 
 class UnknownOutput(Exception):
-    """Textual gave something that is not known here."""
+    """Textual passed something that is not known here."""
 
 
 def missing_names(app: object) -> str:
@@ -104,6 +104,9 @@ def _parameters(call: object) -> list[str]:
 class SparingApp(App[_Result]):
     """An app whose frames are what changed."""
 
+    early: EarlyFrame | None = None
+    """What stands in the terminal until the driver takes it."""
+
     def __init__(self, driver_class: type[Driver] | None) -> None:
         super().__init__(driver_class=driver_class)
         self.pace = Pace()
@@ -116,13 +119,33 @@ class SparingApp(App[_Result]):
         self._cursor_shown: tuple[int, int] | None = None
         self._is_synchronized = False
         self._is_sending_later = False
+        self.is_waiting = False
+        """Whether nothing is sent, and no key acts, until ``begin``."""
         if os.environ.get(STOCK_OUTPUT) or driver_class is None:  # Or a browser draws.
             self.stock_because = "asked for"
         elif missing := missing_names(self):
             self.stock_because = f"not as expected: {missing}"
 
+    def take_over(self, early: EarlyFrame) -> None:
+        """Begin with a frame that stands in the terminal, and send nothing until ``begin``."""
+        self.early = early
+        if not self.stock_because:
+            self._cells, self._cursor_shown, self.is_waiting = early.cells, (0, 0), True
+
+    def forget(self) -> None:
+        """Take it that nothing is known of what the terminal shows."""
+        self._cells.forget()
+
+    def begin(self) -> None:
+        """Send what is drawn, from now on: the first frame is whole."""
+        if self.is_waiting:
+            self.is_waiting = False
+            self._send_or_give_up()
+
     def on_ready(self) -> None:
         """Tell of what was not as expected, and catch up with the size."""
+        if self.is_waiting:
+            self.set_timer(_MOST_WAITING_SECONDS, self.begin)
         # A browser's first resize can overtake the size that Textual's driver starts with.
         if (newest := getattr(self._driver, "_size", None)) is not None:
             self.post_message(Resize(Size(*newest), Size(*newest)))
@@ -131,7 +154,9 @@ class SparingApp(App[_Result]):
 
     def on_resize(self) -> None:
         """Take it that nothing is known: the terminal changed its size, or was given away."""
-        self._cells.forget()
+        if self.is_waiting:
+            return  # This may only be the size that Textual starts with: the driver knows.
+        self.forget()
         self.pace.forget()
         # Where the size is the old one again, Textual itself draws nothing.
         if self.stock_because:
@@ -199,7 +224,7 @@ class SparingApp(App[_Result]):
             raise UnknownOutput(f"cannot draw a {type(update).__name__}")
 
     def _take_strip(self, x: int, y: int, strip: Strip) -> int:
-        """Want a strip; gives the cells that it takes."""
+        """Want a strip; return the cells that it takes."""
         of, cells, odd = self._cells_of.get(id(strip), _NO_STRIP)
         if of is not strip:
             cells = self._cells_in(strip)
@@ -214,7 +239,7 @@ class SparingApp(App[_Result]):
             if control or _CONTROL.search(text):
                 raise UnknownOutput("a control character in a text")
             pen = self._pens.get(style) or self._pen(style)
-            cells += cells_of(text, pen, graphemes)
+            cells += cells_of(text, pen)
         return cells
 
     def _pen(self, style: Style | None) -> CellStyle:
@@ -234,16 +259,16 @@ class SparingApp(App[_Result]):
         driver, cells = self._driver, self._cells
         if driver is None or not self._is_drawn_on:
             return
-        if self._batch_count or self.size != (cells.columns, cells.rows):
+        if self.is_waiting or self._batch_count or self.size != (cells.columns, cells.rows):
             return  # An update of everything follows.
         if not self.pace.may_send(is_written=_is_written(driver)):
             self._send_later(_AGAIN_SECONDS)
             return
-        pencil = cells.frame(self.pace.most_bytes)
+        writer = cells.frame(self.pace.most_bytes)
         cursor = self.screen.outer_size.clamp_offset(self.cursor_position)
-        if pencil.parts or cursor != self._cursor_shown:
+        if writer.parts or cursor != self._cursor_shown:
             self._cursor_shown = cursor
-            frame = pencil.finished(cursor)
+            frame = writer.finished(cursor)
             if self._is_synchronized:
                 frame = _BEGIN + frame + _END
             asks = self.pace.asks
@@ -279,20 +304,6 @@ class SparingApp(App[_Result]):
     def _tell_of_stock(self) -> None:
         text = f"Textual writes to the terminal: {self.stock_because}"
         self.notify(text, severity="warning", markup=False)
-
-
-@lru_cache(2048)
-def graphemes(text: str) -> tuple[str, ...]:
-    """Split a text where Rich does; each wide grapheme is followed by an empty text.
-
-    What takes no cell and has nothing before it is left out: a terminal would add it to whatever
-    stands there already.
-    """
-    parts: list[str] = []
-    for start, end, cells in split_graphemes(text)[0]:
-        if cells:
-            parts += [text[start:end], *[""] * (cells - 1)]
-    return tuple(parts)
 
 
 def _is_written(driver: object) -> bool:

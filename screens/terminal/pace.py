@@ -8,8 +8,6 @@
    is not slowness: it is the shortest wait there was.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

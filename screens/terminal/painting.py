@@ -17,12 +17,11 @@ keys and rows go Textual's way, which is slower and no more than that:
 - ``Compositor.visible_widgets``, from front to back, ``size`` and ``_dirty_regions``.
 """
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 from textual import events
 from textual._compositor import Compositor, LayoutUpdate
+from textual.driver import Driver
 from textual.geometry import Region
 from textual.screen import Screen
 from textual.widget import Widget
@@ -77,10 +76,35 @@ class PaintedScreen(Screen[_Result]):
 
 
 class KeysFirstApp(SparingApp[_Result]):
-    """Carries out at once what a key asks of a screen that knows it."""
+    """Carries out at once what a key asks of a screen that knows it.
+
+    What is typed and clicked before the first frame acts after it, but for keys that leave.
+    """
+
+    def __init__(self, driver_class: type[Driver] | None) -> None:
+        super().__init__(driver_class)
+        self._kept: list[events.InputEvent] = []
+
+    def begin(self) -> None:
+        """Send what is drawn, and let what was typed act."""
+        super().begin()
+        self.call_later(self._act)
 
     async def on_event(self, event: events.Event) -> None:
         """Take the short way with a key, or Textual's."""
+        if isinstance(event, events.InputEvent) and not event.is_forwarded:
+            if self.is_waiting and not _leaves(event):
+                self._kept.append(event)
+                return
+            await self._act()  # What came before.
+        await self._pass_on(event)
+
+    async def _act(self) -> None:
+        kept, self._kept = self._kept, []
+        for event in kept:
+            await self._pass_on(event)
+
+    async def _pass_on(self, event: events.Event) -> None:
         if isinstance(event, events.Key) and (screen := self._goes_straight(event)) is not None:
             await screen.run_action(screen.straight(event.key))
             screen.paint()
@@ -98,10 +122,14 @@ class KeysFirstApp(SparingApp[_Result]):
         return None if any(waits) else screen
 
 
+def _leaves(event: events.InputEvent) -> bool:
+    return isinstance(event, events.Key) and event.key in ("ctrl+c", "ctrl+q", "ctrl+z")
+
+
 def patches(compositor: Compositor) -> list[LayoutUpdate] | None:
     """Compose what is dirty, and take it that it will be shown.
 
-    Gives None, with nothing done, where several widgets share a row of it.
+    Return None, with nothing done, where several widgets share a row of it.
     """
     rows: dict[Widget, set[int]] = {}
     for dirty in compositor._dirty_regions:

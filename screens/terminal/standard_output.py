@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 
@@ -36,7 +36,7 @@ def columns(output: str) -> int:
 
 
 class Results:
-    """What a verb gives, model by model: to stdout as it comes, or into a file when it is left.
+    """The results of a verb, model by model: to stdout as they come, or into a file at its end.
 
     1. Whatever ends the verb, ctrl+C too: what was finished until then is written.
     2. The file is there whole or not at all.
@@ -87,6 +87,10 @@ class Results:
             put_bytes(made)
         else:
             put(made)
+
+    def add_lines(self, lines: Iterable[str]) -> None:
+        """Take the lines about one more model, after a blank one."""
+        self.add(("\n" if self.count else "") + "".join(f"{line}\n" for line in lines))
 
 
 def require_writable(output: str) -> None:
@@ -175,9 +179,10 @@ def speaker(name: str) -> Callable[[str], None]:
     return lambda line: say(name, line)
 
 
-def say(name: str, line: str) -> None:
-    """Write a line about one model to stderr."""
-    click.echo(f"{safe(name)}: {line}", err=True)
+def say(name: str, *lines: str) -> None:
+    """Write lines about one model to stderr."""
+    for line in lines:
+        click.echo(f"{safe(name)}: {line}", err=True)
 
 
 def is_terminal() -> bool:

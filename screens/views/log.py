@@ -1,7 +1,5 @@
 """The log screen: what the model and the worker printed, and the traceback of a failure."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -14,9 +12,10 @@ from tui_profiler.queries.panel.state import ended_text
 from tui_profiler.session import Session
 
 from ..common.scrolling import ScrollingScreen
-from ..widgets.key_bar import KeyBar, key_bar
+from ..widgets.key_bar import key_bar
+from ..widgets.line_widgets import KeyBar, LinesWidget
 from ..widgets.lines import EMPTY as BLANK
-from ..widgets.lines import Line, LinesWidget, spread
+from ..widgets.lines import Line, spread
 from ..widgets.rows import Look, finished, row, section
 from ..widgets.scrolled import ScrolledLines
 
@@ -30,7 +29,7 @@ def log_lines(look: Look) -> tuple[Line, ...]:
     lines: list[Line] = []
     if log.total_lines > len(log.lines):
         left_out = thousands(log.total_lines - len(log.lines))
-        lines.append(_said(f"{left_out} earlier lines are not kept", "faint", look))
+        lines.append(_said(f"{left_out} earlier lines dropped", "faint", look))
     printed = (*log.lines, safe(log.partial)) if log.partial else log.lines
     lines += [_said(line, "ink", look) for line in printed]
     if session.ended is not None and not session.ended.expected:
@@ -40,7 +39,7 @@ def log_lines(look: Look) -> tuple[Line, ...]:
         lines += [BLANK, section("traceback", f"{safe(failure.stage)} failed", look)]
         lines += [_said(safe(line), "ink", look) for line in failure.traceback.splitlines()]
     if not lines:
-        lines = [_said("nothing was printed so far", "muted", look)]
+        lines = [_said("no output so far", "muted", look)]
     return finished(lines, look)
 
 
@@ -50,7 +49,7 @@ def title_line(session: Session, cells: int, *, follows: bool) -> Line:
     number = "1 line" if log.total_lines == 1 else f"{thousands(log.total_lines)} lines"
     left: Line = ((" log", "strong ink"), (f"  {number}", "muted"))
     if log.dropped_bytes:
-        dropped = f"  {size(log.dropped_bytes)} dropped: they came faster than is kept"
+        dropped = f"  {size(log.dropped_bytes)} dropped (rate limit)"
         left = (*left, (dropped, "error"))
     right: Line = (("follows the end ", "muted"),) if follows else (("paused ", "accent"),)
     return spread(left, right, cells)

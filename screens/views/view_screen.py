@@ -5,14 +5,13 @@
 2. The selection goes with the user: into the view, from one view to the next, and back.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import ClassVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -30,15 +29,29 @@ from ..common.narrow import is_narrow
 from ..common.ordered_table import OrderedTable
 from ..common.view_pause import ViewPause
 from ..terminal.painting import PaintedScreen
-from ..widgets.header import Header
+from ..widgets.header import header_lines
 from ..widgets.heading import Heading
-from ..widgets.key_bar import KeyBar, Keys, key_bar
+from ..widgets.key_bar import Keys, key_bar
+from ..widgets.line_widgets import KeyBar, LinesWidget, Panel
 from ..widgets.lines import EMPTY as BLANK
-from ..widgets.lines import Line, LinesWidget
+from ..widgets.lines import Line
 from ..widgets.prompt import PromptRow
 from ..widgets.rows import Look, finished, row
 
 SAID_SECONDS = 8.0
+
+
+VIEW_BINDINGS: tuple[Binding, ...] = (
+    Binding("question_mark", "keys", show=False, id="keys"),
+    Binding("p", "pause", show=False, id="pause"),
+    Binding("y", "copy", show=False, id="copy"),
+    Binding("ctrl+p,colon", "leave_for('palette')", show=False, id="palette"),
+    *(
+        Binding(key.keys, f"leave_for('{key.label}')", show=False, id=key.label)
+        for key in SIDE_SCREENS
+    ),
+)
+"""Keys of every view of the explorer, the node screen included."""
 
 
 class ViewState(Struct, frozen=True):
@@ -69,15 +82,8 @@ class SideScreen(OrderedTable, PaintedScreen[ViewState]):
         Binding("escape,backspace", "back", show=False, id="back"),
         Binding("q", "back", show=False, id="leave"),
         Binding("o", "leave_for('node')", show=False, id="node"),
-        Binding("question_mark", "keys", show=False, id="keys"),
-        Binding("p", "pause", show=False, id="pause"),
-        Binding("y", "copy", show=False, id="copy"),
         Binding("e", "export", show=False, id="export"),
-        Binding("ctrl+p,colon", "leave_for('palette')", show=False, id="palette"),
-        *(
-            Binding(key.keys, f"leave_for('{key.label}')", show=False, id=key.label)
-            for key in SIDE_SCREENS
-        ),
+        *VIEW_BINDINGS,
     ]
 
     def __init__(
@@ -93,11 +99,11 @@ class SideScreen(OrderedTable, PaintedScreen[ViewState]):
         self.glyphs = glyphs
         self.now = now
         self.tree_root = 0
-        """Index of the root of the tree as it is shown; whoever opens the view gives it."""
+        """Index of the root of the tree as it is shown, set by whoever opens the view."""
         self.send: Callable[[Request], None] = lambda request: None
-        """What asks the probe; whoever opens the view gives it."""
+        """What asks the probe, set by whoever opens the view."""
         self.view_pause = view_pause or ViewPause(self._send)
-        self.prompt = PromptRow(self.refresh_view)
+        self.prompt = PromptRow(self.refresh_view, self.say)
         given = ExportContent(
             self.name_of_view,
             session=lambda: self.session,
@@ -108,7 +114,7 @@ class SideScreen(OrderedTable, PaintedScreen[ViewState]):
             tsv=self.rows_as_tsv,
             markdown=self.rows_as_markdown,
         )
-        self._copying = CopyExport(self, given, self.say, self.prompt.ask)
+        self._copying = CopyExport(self, given, self.say)
         self._path: str | None = None
         self._said: tuple[str, float] = ("", 0.0)
         self.begin()
@@ -129,7 +135,7 @@ class SideScreen(OrderedTable, PaintedScreen[ViewState]):
 
     def compose(self) -> ComposeResult:
         """The explorer's first and last rows, and the view between them."""
-        yield Header(self.glyphs, id="header")
+        yield Panel(id="header")
         yield LinesWidget(id="view")
         yield LinesWidget(id="status")
         yield KeyBar(id="keys")
@@ -162,9 +168,12 @@ class SideScreen(OrderedTable, PaintedScreen[ViewState]):
         held = self.view_pause.held
         session, now = held if held is not None else (self.session, self.now())
         self._follow(session)
-        self.query_one(Header).show(session, self.now(), held[1] if held is not None else None)
-        view = self.query_one("#view", LinesWidget)
+        view, paused_at = self.query_one("#view", LinesWidget), held[1] if held else None
         look = Look(session, self.node, now, max(view.size.width, 3), self.glyphs)
+        self.query_one("#header", Panel).show(
+            replace(look, now=self.now()),
+            lambda look, rows: header_lines(look, paused_at=paused_at),
+        )
         view.lines = finished(self.draw(look, view.size.height), look, view.size.height)
         said, said_at = self._said
         is_said = bool(said) and time.monotonic() - said_at < SAID_SECONDS
@@ -223,10 +232,12 @@ class SideScreen(OrderedTable, PaintedScreen[ViewState]):
 
     def table_heading(self) -> Heading | None:
         """Return the columns at the size that the view has now."""
-        view = self.query_one("#view", LinesWidget)
-        now = self.now()
-        look = Look(self.session_shown, self.node, now, max(view.size.width, 3), self.glyphs)
-        return self.heading(look)
+        return self.heading(self.look_now())
+
+    def look_now(self) -> Look:
+        """Return what the view is drawn from now."""
+        cells = max(self.query_one("#view", LinesWidget).size.width, 3)
+        return Look(self.session_shown, self.node, self.now(), cells, self.glyphs)
 
     def on_click(self, event: events.Click) -> None:
         """Order by the column whose title is clicked; else hand on where the view was clicked."""
@@ -269,11 +280,11 @@ class SideScreen(OrderedTable, PaintedScreen[ViewState]):
 
     def action_copy(self) -> None:
         """Ask what to copy."""
-        self._copying.copy()
+        self.prompt.take(self._copying.copy())
 
     def action_export(self) -> None:
         """Ask for the file."""
-        self._copying.export()
+        self.prompt.take(self._copying.export())
 
     @property
     def session_shown(self) -> Session:
@@ -329,6 +340,7 @@ _CLASSES = {
     "findings": "FindingsScreen",
     "weights": "WeightsScreen",
     "flat": "FlatScreen",
+    "health": "HealthScreen",
 }
 
 

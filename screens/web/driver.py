@@ -1,7 +1,5 @@
 """Whether this process draws for a page in a browser."""
 
-from __future__ import annotations
-
 import os
 
 WEB_DRIVER = "textual.drivers.web_driver:WebDriver"

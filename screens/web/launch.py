@@ -1,7 +1,5 @@
 """``--web``: the server of the pages, started from what was typed."""
 
-from __future__ import annotations
-
 import click
 
 TYPED = "tui_profiler.typed"
@@ -9,7 +7,7 @@ TYPED = "tui_profiler.typed"
 
 
 def to_browsers(model: str) -> int:
-    """Serve what was typed to browsers of this machine until ctrl+C; gives the exit code.
+    """Serve what was typed to browsers of this machine until ctrl+C; return the exit code.
 
     Raises:
         UsageError: the library for it is not installed.

@@ -56,7 +56,7 @@ SILENT_SECONDS = 10.0
 """From a connection to the end of its first request's headers."""
 GRACE_SECONDS = 5.0
 """For programs and workers, from a signal to their end."""
-FAREWELL_SECONDS = 0.5
+CLOSE_SECONDS = 0.5
 """For browsers, to close their websockets."""
 LEAST_CELLS, MOST_COLUMNS, MOST_ROWS = 2, 1000, 400
 """Of a page; a size outside is set to the nearest one. A size of 10**9 columns would fail."""
@@ -102,7 +102,7 @@ class AccessRules(Struct, frozen=True):
         Args:
             path: as asked for.
             host: its header; empty where there is none.
-            origin: its header; empty where there is none, as from what is no browser.
+            origin: its header; empty where there is none, as from a program that is not a browser.
         """
         ours = (f"{ADDRESS}:{self.port}", f"localhost:{self.port}")
         if host not in ours:
@@ -118,22 +118,22 @@ class AccessRules(Struct, frozen=True):
 class Pages:
     """The pages that are open, and the way to end them."""
 
-    def __init__(self, door: AccessRules, most: int = MOST_PAGES) -> None:
-        self._door = door
+    def __init__(self, rules: AccessRules, most: int = MOST_PAGES) -> None:
+        self._rules = rules
         self._most = most
         self._open: set[asyncio.Task[object]] = set()
         self._silent: dict[Any, asyncio.TimerHandle] = {}
         """Connections (aiohttp's protocols) without a request yet; the oldest first."""
 
     def guard(self, application: web.Application) -> None:
-        """Let every request of an application go through the door."""
+        """Check every request of an application."""
 
         async def guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
             self._spoke(request.protocol)
             headers = request.headers
             if not all(map(_is_text, (request.raw_path, *headers.values()))):
                 return web.Response(status=400, text="The request is not UTF-8.\n")
-            why_not = self._door.refusal(
+            why_not = self._rules.refusal(
                 request.path, headers.get("Host", ""), headers.get("Origin", "")
             )
             if why_not:
@@ -189,7 +189,7 @@ class Pages:
         for task in self._open:
             task.cancel()
         if self._open:
-            await asyncio.wait(tuple(self._open), timeout=GRACE_SECONDS + 2 * FAREWELL_SECONDS)
+            await asyncio.wait(tuple(self._open), timeout=GRACE_SECONDS + 2 * CLOSE_SECONDS)
         for process in everything:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -341,7 +341,7 @@ class Site:
                 await showing
             await program.end()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FAREWELL_SECONDS):
+            async with asyncio.timeout(CLOSE_SECONDS):
                 await websocket.close()
         return websocket
 
@@ -431,16 +431,16 @@ def _log_in_one_line() -> None:
         logger.propagate = False
 
 
-def _application(site: Site, door: AccessRules, pages: Pages) -> web.Application:
+def _application(site: Site, rules: AccessRules, pages: Pages) -> web.Application:
     """Return the page below the token, behind the guard."""
     application = web.Application()
     pages.guard(application)
-    application.add_subapp(f"/{door.token}", site.application())
+    application.add_subapp(f"/{rules.token}", site.application())
 
     async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
-        host = f"{ADDRESS}:{door.port}"
-        if request.headers.get("Host") == f"localhost:{door.port}":
-            host = f"localhost:{door.port}"
+        host = f"{ADDRESS}:{rules.port}"
+        if request.headers.get("Host") == f"localhost:{rules.port}":
+            host = f"localhost:{rules.port}"
         response.headers.update({k: v.replace("{host}", host) for k, v in _HEADERS.items()})
 
     application.on_response_prepare.append(add_headers)
@@ -449,14 +449,14 @@ def _application(site: Site, door: AccessRules, pages: Pages) -> web.Application
 
 async def _serve(command: Sequence[str], title: str) -> int:
     listener = socket.create_server((ADDRESS, 0))
-    door = AccessRules(listener.getsockname()[1], secrets.token_urlsafe(32))
-    pages = Pages(door)
+    rules = AccessRules(listener.getsockname()[1], secrets.token_urlsafe(32))
+    pages = Pages(rules)
     runner = web.AppRunner(
-        _application(Site(command, safe(title)), door, pages),
+        _application(Site(command, safe(title)), rules, pages),
         access_log=None,
         logger=_log,
         keepalive_timeout=SILENT_SECONDS,
-        shutdown_timeout=FAREWELL_SECONDS,
+        shutdown_timeout=CLOSE_SECONDS,
     )
     await runner.setup()
     loop = asyncio.get_running_loop()
@@ -469,7 +469,7 @@ async def _serve(command: Sequence[str], title: str) -> int:
         code = 0 if number == signal.SIGINT else 128 + number
         loop.add_signal_handler(number, _set, ended, code)
     sys.stderr.write(
-        f"{safe(title)} is at {door.address}\n"
+        f"{safe(title)} is at {rules.address}\n"
         "Whoever has this address can use it. Every page runs the model; ctrl+C ends all.\n"
     )
     sys.stderr.flush()

@@ -1,7 +1,5 @@
 """The bound section: how near a node comes to each roof of this machine, and what decided it."""
 
-from __future__ import annotations
-
 from tui_profiler.figures.units import duration, quantity, rate, share, thousands
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Unknown
@@ -57,7 +55,7 @@ def why_on_paper(session: Session, node: int) -> tuple[bool, str]:
     if why := why_times_do_not_fit(session):
         return False, why
     if session.ceilings is None:
-        return True, "this machine's roofs are not measured yet"
+        return True, "the roofline is not calibrated yet"
     if why := bound.why_not_decided(session, node):
         return False, safe(why)
     if not session.timings.per_forward(node):

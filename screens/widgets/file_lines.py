@@ -1,7 +1,5 @@
 """What the file of a parameters-only model is: in place of times and bounds, which it has not."""
 
-from __future__ import annotations
-
 from tui_profiler.figures.units import size, thousands
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import NO_FORWARD, FileFacts

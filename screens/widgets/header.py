@@ -1,9 +1,6 @@
 """The first row: which model this is, and what it does now."""
 
-from __future__ import annotations
-
 from tui_profiler.figures.units import UNAVAILABLE, duration, thousands
-from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.formatting.text import middle, safe
 from tui_profiler.messages import LoadSpec, Playback, known
 from tui_profiler.queries.cost.totals import any_rate, is_estimated_rate
@@ -18,10 +15,9 @@ from tui_profiler.queries.panel.playback import origin, place, speed
 from tui_profiler.queries.panel.remembered_tree import age, is_remembered
 from tui_profiler.queries.panel.state import State, StateKind, state
 from tui_profiler.queries.time.modes import is_training
-from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session import Session
 
-from .lines import Line, LinesWidget, line_width
+from .lines import Line, line_width
 from .rows import Look, finished, row
 
 NARROW = 100
@@ -50,13 +46,28 @@ def header_lines(
         spec: what was asked for, shown until the model is loaded.
         paused_at: when the view was paused, on the probe's clock; None where it was not.
     """
-    playback = look.session.playback
+    session, playback = look.session, look.session.playback
     if playback is not None:
         rights = _played(look, playback)
     else:
-        rights = _states(look, state(look.session, look.now, paused_at))
+        since = age(session) if is_remembered(session) else ""
+        rights = _states(look, state(session, look.now, paused_at), since)
+    return _fitting(names(look, spec), rights, look)
+
+
+def cached_header_lines(look: Look, names: tuple[Line, ...], since: str) -> tuple[Line, ...]:
+    """Return the row above a cached tree, before the tree itself is read.
+
+    Args:
+        look: the time and the width; its session is still empty.
+        names: what the row begins with, the longest form first.
+        since: how old the tree is.
+    """
+    return _fitting(names, _states(look, state(look.session, look.now), since), look)
+
+
+def _fitting(names: tuple[Line, ...], rights: tuple[Line, ...], look: Look) -> tuple[Line, ...]:
     narrow = look.cells < NARROW
-    names = _names(look, spec)
     for left in names[2:] if narrow else names:
         for right in rights[1:2] if narrow else rights[:1]:
             if line_width(left) + line_width(right) + 2 <= look.inner:
@@ -73,7 +84,7 @@ def _tight(look: Look, name: Line, rights: tuple[Line, ...]) -> Line:
     return row(((middle(text, room, look.glyphs.ellipsis), role),), right, look)
 
 
-def _names(look: Look, spec: LoadSpec | None) -> tuple[Line, ...]:
+def names(look: Look, spec: LoadSpec | None) -> tuple[Line, ...]:
     """Return the left end, the longest form first."""
     session = look.session
     name: Line = ((model_name(session, spec), "strong ink"),)
@@ -97,8 +108,8 @@ def _parts(texts: tuple[str, ...]) -> Line:
     return tuple(span for text in texts if text for span in (*_GAP, (text, "muted")))
 
 
-def _states(look: Look, now: State) -> tuple[Line, ...]:
-    """Return the right end, the longest form first."""
+def _states(look: Look, now: State, since: str = "") -> tuple[Line, ...]:
+    """Return the right end, the longest form first; ``since`` is how old a cached tree is."""
     sign = _sign(now, look)
     role = _ROLES[now.kind]
     plain = now.kind in ("live", "loading", "paused", "held", "waiting", "finished")
@@ -122,9 +133,9 @@ def _states(look: Look, now: State) -> tuple[Line, ...]:
         return ((*head, *how), (*head, *how), (*head, how[0]), head)
     wide = "   " if now.kind in ("loading", "finished") else " "
     with_detail = (*head, (wide + now.detail, "ink")) if now.detail else head
-    if is_remembered(look.session):
-        since: Line = ((f"cached {age(look.session)}   ", "muted"),)
-        return ((*since, *with_detail), with_detail, head)
+    if since:
+        cached: Line = ((f"cached {since}   ", "muted"),)
+        return ((*cached, *with_detail), with_detail, head)
     return (with_detail, with_detail, head)
 
 
@@ -168,39 +179,3 @@ def _sign(now: State, look: Look) -> str:
             return glyphs.empty
         case "finished":
             return glyphs.done
-
-
-class Header(LinesWidget):
-    """Shows the first row."""
-
-    DEFAULT_CSS = """
-    Header { dock: top; width: 1fr; height: 1; }
-    """
-
-    def __init__(
-        self,
-        glyphs: Glyphs = UNICODE,
-        spec: LoadSpec | None = None,
-        *,
-        id: str | None = None,
-        classes: str | None = None,
-    ) -> None:
-        super().__init__(id=id, classes=classes)
-        self.glyphs = glyphs
-        self.spec = spec
-        self._shown: tuple[Session, float, float | None] = (NOTHING, 0.0, None)
-
-    def show(self, session: Session, now: float, paused_at: float | None = None) -> None:
-        """Show a session as it is at ``now``; times are seconds on the probe's clock."""
-        self._shown = (session, now, paused_at)
-        self._draw()
-
-    def on_resize(self) -> None:
-        """Lay the row out anew."""
-        self._draw()
-
-    def _draw(self) -> None:
-        session, now, paused_at = self._shown
-        if self.size.width > 2:
-            look = Look(session, 0, now, self.size.width, self.glyphs)
-            self.lines = header_lines(look, spec=self.spec, paused_at=paused_at)

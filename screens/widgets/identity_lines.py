@@ -1,7 +1,5 @@
 """The first sections of a node's panel: which node it is, its tensors, and its work on paper."""
 
-from __future__ import annotations
-
 from tui_profiler.figures.units import (
     UNAVAILABLE,
     ZERO,
@@ -16,7 +14,7 @@ from tui_profiler.figures.units import intensity as intensity_text
 from tui_profiler.formatting.text import middle, safe, width
 from tui_profiler.messages import NO_FORWARD, Cost, Node, Tensor, Unknown, Weight
 from tui_profiler.queries.cost import bound
-from tui_profiler.queries.cost.trainable import frozen, trainable
+from tui_profiler.queries.cost.totals import frozen, trainable
 from tui_profiler.queries.tree.names import fitted
 from tui_profiler.session import Bounded, Tree
 

@@ -4,15 +4,10 @@ A span that is a key has ``key:`` and the key, as it is written, among the words
 it lies on screen, and in which characters it is drawn, is known only when the row is whole.
 """
 
-from __future__ import annotations
-
-from textual import events
-from textual.message import Message
-
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.formatting.text import width
 
-from .lines import EMPTY, Line, LinesWidget, Span, line_width, spread
+from .lines import Line, Span, line_width, spread
 from .rows import plain
 
 MANY = 3
@@ -74,25 +69,6 @@ def key_at(line: Line, x: int) -> str:
         if x < at:
             return found
     return ""
-
-
-class KeyBar(LinesWidget):
-    """Shows rows with keys; a click on a key, or on its label, presses it."""
-
-    class Pressed(Message):
-        """A key was clicked."""
-
-        def __init__(self, key: str) -> None:
-            super().__init__()
-            self.key = key
-            """As it is written."""
-
-    def on_click(self, event: events.Click) -> None:
-        """Press what is under the mouse."""
-        line = self.lines[event.y] if event.y < len(self.lines) else EMPTY
-        if key := key_at(line, event.x):
-            event.stop()
-            self.post_message(self.Pressed(key))
 
 
 def _total(left: Keys, right: Keys, glyphs: Glyphs) -> int:

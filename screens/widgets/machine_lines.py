@@ -1,7 +1,5 @@
 """The machine section: processor, memory, GPUs and power, live from the first frame."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tui_profiler.figures.units import energy, quantity, share, size, three_digits
@@ -78,7 +76,7 @@ def _this_process(look: Look) -> str:
         return ""
     if isinstance(used.this, Unknown):
         return f"{used.cores} cores"
-    text = f"this {100 * used.this:.0f} of {100 * used.cores} %"
+    text = f"process {100 * used.this:.0f}/{100 * used.cores} %"
     return text if len(text) <= _RIGHT else f"{used.this:.0f} of {used.cores} cores"
 
 

@@ -1,7 +1,5 @@
 """The start screen's rows: what was typed, then what can be opened, by section."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tui_profiler import __version__
@@ -126,5 +124,5 @@ def shortened(sentence: str, cells: int, ellipsis: str) -> str:
     if width(sentence) <= cells:
         return sentence
     room = max(cells - width(ellipsis) - 1, 1)
-    first = next(iter(wrap(sentence, room, ellipsis)), "")
+    first = next(iter(wrap(sentence, room)), "")
     return f"{first} {ellipsis}"

@@ -4,9 +4,8 @@ It is no widget: a widget gets keys only once it is mounted and focused, and wha
 then would press other keys. The screen hands every key to the prompt from the moment it opens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from typing import TypeAlias
 
 from textual import events
 
@@ -16,6 +15,8 @@ from .key_bar import key_spans
 from .lines import EMPTY, Line, cut, line_width
 
 MAX_LENGTH = 200
+Answer: TypeAlias = "str | Prompt | Choice | None"
+"""What the function of a key, or of a prompt, returns: what is to be said, or to be asked."""
 
 
 class Choice:
@@ -24,7 +25,7 @@ class Choice:
     def __init__(
         self,
         label: str,
-        options: tuple[tuple[str, str, Callable[[], None]], ...],
+        options: tuple[tuple[str, str, Callable[[], Answer]], ...],
         stay: str = "stay",
     ) -> None:
         """Ask.
@@ -40,14 +41,15 @@ class Choice:
         self._options = options
         self.is_open = True
 
-    def key(self, name: str, character: str | None) -> None:
+    def key(self, name: str, character: str | None) -> Answer:
         """Do what the key stands for; any other key but escape is let by."""
         for key, _, chosen in self._options:
             if name == key:
                 self.is_open = False
-                chosen()
+                return chosen()
         if name == "escape":
             self.is_open = False
+        return None
 
     def paste(self, text: str) -> None:
         """Let pasted text by."""
@@ -68,10 +70,11 @@ class Prompt:
     def __init__(
         self,
         label: str,
-        text: str,
-        changed: Callable[[str], None],
-        done: Callable[[str], None],
-        hint: Callable[[str], str] = lambda text: "",
+        text: str = "",
+        *,
+        changed: Callable[[str], None] = lambda text: None,
+        done: Callable[[str], Answer] = lambda text: None,
+        hint: str | Callable[[str], str] = "",
     ) -> None:
         """Ask.
 
@@ -80,7 +83,7 @@ class Prompt:
             text: what is there at first; escape restores it.
             changed: is given the text after every key.
             done: is given the text at the end, an empty one where it was left with escape.
-            hint: gives what is to be said of the text while it is typed.
+            hint: what is said beside the text, or gives that for the text as it is.
         """
         self._hint = hint
         self._label = label
@@ -89,18 +92,19 @@ class Prompt:
         self._done = done
         self.is_open = True
 
-    def key(self, name: str, character: str | None) -> None:
+    def key(self, name: str, character: str | None) -> Answer:
         """Edit; enter keeps what was typed, escape restores what was there."""
         if name == "enter":
-            self._close(self._text, self._text)
-        elif name == "escape":
-            self._close(self._before, "")
-        elif name == "backspace":
+            return self._close(self._text, self._text)
+        if name == "escape":
+            return self._close(self._before, "")
+        if name == "backspace":
             self._set(self._text[:-1])
         elif name == "ctrl+u":
             self._set("")
         elif character is not None and character.isprintable():
             self._set(self._text + character)
+        return None
 
     def paste(self, text: str) -> None:
         """Add pasted text, its first line."""
@@ -108,7 +112,7 @@ class Prompt:
 
     def line(self, cells: int = MAX_LENGTH * 2) -> Line:
         """Return the row, at most so wide: the end of what is typed is what is seen."""
-        hint = safe(self._hint(self._text))
+        hint = safe(self._hint if isinstance(self._hint, str) else self._hint(self._text))
         keys: Line = (
             *(("  ", "faint"), *key_spans("enter", role="faint"), (" keeps", "faint")),
             *(("  ", "faint"), *key_spans("esc", role="faint"), (" cancels", "faint")),
@@ -136,10 +140,10 @@ class Prompt:
         self._text = text[:MAX_LENGTH]
         self._changed(self._text)
 
-    def _close(self, text: str, result: str) -> None:
+    def _close(self, text: str, result: str) -> Answer:
         self.is_open = False
         self._changed(text)
-        self._done(result)
+        return self._done(result)
 
 
 class PromptRow:
@@ -147,10 +151,12 @@ class PromptRow:
 
     Args:
         draw: draws the row, and what its text changes.
+        say: tells the user.
     """
 
-    def __init__(self, draw: Callable[[], None]) -> None:
+    def __init__(self, draw: Callable[[], None], say: Callable[[str], None]) -> None:
         self._draw = draw
+        self._say = say
         self._prompt: Prompt | Choice | None = None
 
     @property
@@ -159,19 +165,24 @@ class PromptRow:
         is_open = self._prompt is not None and self._prompt.is_open
         return self._prompt if is_open else None
 
-    def ask(self, prompt: Prompt | Choice) -> None:
-        """Ask, until it is answered."""
-        self._prompt = prompt
-        self._draw()
+    def take(self, answer: Answer) -> None:
+        """Say, or ask until it is answered."""
+        if isinstance(answer, str):
+            if answer:
+                self._say(answer)
+        elif answer is not None:
+            self._prompt = answer
+            self._draw()
 
     def key(self, event: events.Key) -> bool:
         """Hand a key to the prompt that is open, and to nothing else; False where none is."""
         if (open_one := self.open_one) is None:
             return False
-        open_one.key(event.key, event.character)
+        answer = open_one.key(event.key, event.character)
         event.stop()
         event.prevent_default()
         self._draw()
+        self.take(answer)
         return True
 
     def paste(self, event: events.Paste) -> None:

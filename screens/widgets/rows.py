@@ -1,7 +1,5 @@
 """What every panel is made of: section titles, padded rows, meters, and figures that are absent."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -63,7 +61,7 @@ def columns(parts: Sequence[Line], right: Line, look: Look) -> Line:
 def words(text: str, look: Look, role: str = "muted", indent: int = 0) -> tuple[Line, ...]:
     """Return a sentence on as many rows as it needs."""
     blank = " " * indent
-    found = wrap(text, max(look.inner - indent, 1), look.glyphs.ellipsis)
+    found = wrap(text, max(look.inner - indent, 1))
     return tuple(row(((blank + part, role),), EMPTY, look) for part in found)
 
 
@@ -87,13 +85,21 @@ def pending(label: str, reason: str, look: Look, cells: int = LABEL) -> tuple[Li
     return _without(label, "…", reason, look, cells)
 
 
+def labelled(label: str, sentence: str, look: Look, cells: int = LABEL) -> tuple[Line, ...]:
+    """Return a sentence beside its label, on as many rows as it needs."""
+    return _hanging(((label.ljust(cells), "muted"),), sentence, look, "ink")
+
+
 def _without(label: str, mark: str, reason: str, look: Look, cells: int) -> tuple[Line, ...]:
     head: Line = ((label.ljust(cells), "muted"), (f"{mark}  ", "faint"))
+    return _hanging(head, reason, look, "muted")
+
+
+def _hanging(head: Line, text: str, look: Look, role: str) -> tuple[Line, ...]:
     indent = line_width(head)
-    parts = wrap(reason, max(look.inner - indent, 1), look.glyphs.ellipsis) or ("",)
-    first = row((*head, (parts[0], "muted")), EMPTY, look)
-    rest = tuple(row(((" " * indent + part, "muted"),), EMPTY, look) for part in parts[1:])
-    return (first, *rest)
+    first, *rest = wrap(text, max(look.inner - indent, 1)) or ("",)
+    below = (row(((" " * indent + part, role),), EMPTY, look) for part in rest)
+    return (row((*head, (first, role)), EMPTY, look), *below)
 
 
 def meter(share: float, cells: int, role: str, look: Look) -> Line:

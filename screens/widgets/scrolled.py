@@ -1,12 +1,11 @@
 """More lines than rows: the keyboard moves through them, the divider at the right says where."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
 
-from .lines import Line, LinesWidget, exact
+from .line_widgets import LinesWidget
+from .lines import Line, exact
 
 
 def thumb_rows(count: int, top: int, height: int) -> range:

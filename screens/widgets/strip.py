@@ -1,6 +1,7 @@
-"""One forward from left to right, above the tree: where the time goes, before anything is read."""
+"""One forward from left to right, above the tree: where the time goes, before anything is read.
 
-from __future__ import annotations
+In training its backward stands right of it, as long as the tree has columns of the backward.
+"""
 
 from typing import ClassVar, TypeAlias
 
@@ -8,19 +9,25 @@ from textual import events
 from textual.message import Message
 
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
-from tui_profiler.queries.cost.bound import mixes_of
+from tui_profiler.queries.cost.bound import ClassSeconds, mixes_of
 from tui_profiler.queries.forward import strip as strips
 from tui_profiler.queries.time.hysteresis import Hysteresis
+from tui_profiler.queries.training.backward_bound import backward_mixes
+from tui_profiler.queries.training.passes_strip import PassesStrip, passes_strip, places
 from tui_profiler.session import EMPTY, Session
 
 from . import strip_lines
-from .lines import LinesWidget
+from .line_widgets import LinesWidget
 
 HOLD_SECONDS = 2.0
 MARGIN = 1
 
+BETWEEN = 5
+"""Cells before each direction, with its name."""
+
 _Drawn: TypeAlias = tuple[strips.Strip, tuple[tuple[int, ...], ...]]
 """Segments, and how many cells of each belong to each bound."""
+_NOTHING: _Drawn = (strips.Strip((), measured=False), ())
 
 
 class ForwardStrip(LinesWidget):
@@ -42,8 +49,10 @@ class ForwardStrip(LinesWidget):
         self._session = session
         self._selected = 0
         self._glyphs = glyphs
-        self._widths: Hysteresis[_Drawn] = Hysteresis(HOLD_SECONDS)
-        self._drawn: _Drawn = (strips.Strip((), measured=False), ())
+        self._has_backward = False
+        self._widths: Hysteresis[tuple[_Drawn, _Drawn]] = Hysteresis(HOLD_SECONDS)
+        self._drawn: tuple[_Drawn, _Drawn] = (_NOTHING, _NOTHING)
+        """Of the forward and of the backward."""
 
     @property
     def session(self) -> Session:
@@ -58,6 +67,18 @@ class ForwardStrip(LinesWidget):
         if session.tree is not before.tree or (session.timings is None) != (before.timings is None):
             self._widths.clear()
         self._lay()
+
+    @property
+    def has_backward(self) -> bool:
+        """Whether the backward stands beside the forward, where both are known."""
+        return self._has_backward
+
+    @has_backward.setter
+    def has_backward(self, is_wanted: bool) -> None:
+        if is_wanted != self._has_backward:
+            self._has_backward = is_wanted
+            self._widths.clear()
+            self._lay()
 
     @property
     def selected(self) -> int:
@@ -87,7 +108,7 @@ class ForwardStrip(LinesWidget):
 
     def on_click(self, event: events.Click) -> None:
         """Say which module the block under the mouse is; of several narrow ones the first."""
-        for segment in self._drawn[0].segments:
+        for segment in (one for shown, _ in self._drawn for one in shown.segments):
             is_here = segment.start <= event.x < segment.start + segment.cells
             if is_here and segment.first != strips.ELSEWHERE:
                 event.stop()
@@ -98,20 +119,38 @@ class ForwardStrip(LinesWidget):
         if cells <= 0:
             return
         session = self._session
-        wanted = strips.moved(strips.strip(session, cells), MARGIN)
-        colours = strips.colours(wanted, mixes_of(session))
-        self._drawn = self._widths.show(cells, (wanted, colours), session.heard_at)
+        passes = passes_strip(session, cells, BETWEEN) if self._has_backward else None
+        if passes is None:
+            wanted = (_drawn(strips.strip(session, cells), mixes_of(session)), _NOTHING)
+        else:
+            forward = _drawn(passes.forward, mixes_of(session))
+            wanted = (forward, _drawn(passes.backward, backward_mixes(session)))
+        kind = cells * 2 + (passes is not None)
+        self._drawn = self._widths.show(kind, wanted, session.heard_at)
         self._draw()
 
     def _draw(self) -> None:
         cells, tree = self.size.width, self._session.tree
-        shown, colours = self._drawn
-        if tree is None or not shown.segments:
+        (forward, colours), (backward, backward_colours) = self._drawn
+        if tree is None or not forward.segments:
             self.lines = ()
             return
-        at = strips.place(self._session, shown, self._selected)
+        shown = strips.Strip((*forward.segments, *backward.segments), forward.measured)
+        bars = strip_lines.bars(shown, (*colours, *backward_colours), cells, self._glyphs)
+        if backward.segments:
+            found = places(self._session, PassesStrip(forward, backward), self._selected)
+            starts = (forward.segments[0].start, backward.segments[0].start)
+            bars = strip_lines.named(bars, dict(zip(starts, ("fwd", "bwd"), strict=True)))
+        else:
+            place = strips.place(self._session, forward, self._selected)
+            found = () if place is None else (place,)
         self.lines = (
             strip_lines.labels(shown, tree, self._selected, cells),
-            strip_lines.bars(shown, colours, cells, self._glyphs),
-            strip_lines.marker(at, cells, self._glyphs),
+            bars,
+            strip_lines.marker(found, cells, self._glyphs),
         )
+
+
+def _drawn(shown: strips.Strip, found: ClassSeconds | None) -> _Drawn:
+    moved = strips.moved(shown, MARGIN)
+    return moved, strips.colours(moved, found)

@@ -1,6 +1,4 @@
-"""The strip's three lines as text: names above, one forward as coloured cells, the place below."""
-
-from __future__ import annotations
+"""The strip's three lines as text: names above, coloured cells, the place below."""
 
 from tui_profiler.figures.units import share_cell
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
@@ -61,12 +59,34 @@ def labels(shown: Strip, tree: Tree, selected: int, cells: int) -> Line:
     return exact(tuple(spans), cells)
 
 
-def marker(at: tuple[int, int] | None, cells: int, glyphs: Glyphs = UNICODE) -> Line:
-    """Return the lower line: where the selected node lies."""
-    if at is None:
-        return exact((), cells)
-    start, length = at
-    return exact(((" " * start, "ink"), (glyphs.place * length, "accent")), cells)
+def named(line: Line, names: dict[int, str]) -> Line:
+    """Write names into the blank cells before some, a blank between.
+
+    Args:
+        line: of one cell per character.
+        names: by the cell that each stands before.
+    """
+    spans: list[Span] = []
+    at = 0
+    for part, role in line:
+        name = names.get(at + len(part))
+        if name is not None and not part.strip() and len(part) > len(name):
+            before = part[: len(part) - len(name) - 1]
+            spans += [(before, role), (name, "muted"), (" ", role)]
+        else:
+            spans.append((part, role))
+        at += len(part)
+    return tuple(spans)
+
+
+def marker(places: tuple[tuple[int, int], ...], cells: int, glyphs: Glyphs = UNICODE) -> Line:
+    """Return the lower line: where the selected node lies, as first cells and lengths."""
+    spans: list[Span] = []
+    at = 0
+    for start, length in places:
+        spans += [(" " * (start - at), "ink"), (glyphs.place * length, "accent")]
+        at = start + length
+    return exact(tuple(spans), cells)
 
 
 def _label(segment: Segment, tree: Tree) -> str:

@@ -1,14 +1,12 @@
 """The timing section: the last calls as a sparkline, and what they add up to."""
 
-from __future__ import annotations
-
 from tui_profiler.figures.units import count, duration, thousands, three_digits
 from tui_profiler.figures.units import share as share_text
 from tui_profiler.formatting.canvas import nice_ceiling, sparkline
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Node
 from tui_profiler.queries.panel.provenance import operator_time_words
-from tui_profiler.queries.panel.state import has_failed, running_stage
+from tui_profiler.queries.panel.state import has_failed, running_stage, stage_name
 from tui_profiler.queries.time.forward_kinds import COLD_TIMES, why_times_do_not_fit
 from tui_profiler.queries.time.node_seconds import UNEVEN, node_seconds, parts_share, share
 from tui_profiler.queries.time.series import last_calls
@@ -94,7 +92,10 @@ def why_not_measured(session: Session, node: int) -> tuple[bool, str]:
     if session.loop is not None and session.loop.state == "finished":
         return False, safe(session.loop.detail) or "no forward was run"
     stage = running_stage(session)
-    return True, f"after the first run; now: {stage.stage}" if stage else "after the first run"
+    return (
+        True,
+        f"after the first run; now: {stage_name(stage.stage)}" if stage else "after the first run",
+    )
 
 
 def _is_running(session: Session) -> bool:

@@ -6,7 +6,7 @@ import pytest
 from textual.pilot import Pilot
 
 from screens.actions.help import KeysScreen
-from screens.explorer.column_list import ColumnsScreen
+from screens.common.column_list import ColumnsScreen
 from screens.views.node.screen import NodeScreen
 from screens.views.roofline.screen import RooflineScreen
 from screens.widgets.key_bar import key_at, key_bar

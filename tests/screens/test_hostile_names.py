@@ -52,8 +52,10 @@ async def app_on(
     spec = Maker(1).made_like(LoadSpec(TEXTS[0], inputs=("1,3",)))
     source = Recorded(messages)
     settings = replace(USUAL.settings, glyphs="ascii" if glyphs == ASCII else "unicode")
-    habits = Preferences(replace(USUAL, settings=settings))
-    app = ProfilerApp(source, spec, lambda _: Recorded(()), habits=habits, clock=lambda: 12.0)
+    preferences = Preferences(replace(USUAL, settings=settings))
+    app = ProfilerApp(
+        source, spec, lambda _: Recorded(()), preferences=preferences, clock=lambda: 12.0
+    )
     async with app.run_test(size=size, notifications=True) as pilot:
         while source.left:
             await pilot.pause(0.01)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from screens.views.inspector.compact_pane import compact_lines, one_line
 from screens.views.timeline.flame_lines import flame_lines
-from screens.views.timeline.screen import FlameLayout
+from screens.views.timeline.screen import SteadyLayout, flame_blocks
 from screens.widgets.bound_lines import bound_lines
 from screens.widgets.identity_lines import identity_lines
 from screens.widgets.lines import text
@@ -36,7 +36,7 @@ from tui_profiler.queries.cost.bound import (
     why_not_decided,
 )
 from tui_profiler.queries.cost.breakdown import bound_shares
-from tui_profiler.queries.cost.roofline_node import node_roofline
+from tui_profiler.queries.cost.roofline import node_roofline
 from tui_profiler.queries.cost.roofline_view import RooflineView
 from tui_profiler.queries.panel.neighbours import slowest_children
 from tui_profiler.queries.panel.provenance import why
@@ -44,12 +44,12 @@ from tui_profiler.queries.tree import filter as filters
 from tui_profiler.queries.tree.cells import Figures
 from tui_profiler.queries.tree.columns import figure
 from tui_profiler.queries.tree.filter import BOUNDS
-from tui_profiler.reports.conclusions import wants
-from tui_profiler.reports.csv.nodes import csv_model
+from tui_profiler.reports.csv import csv_model
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.reports.perfetto.trace import perfetto_trace
 from tui_profiler.reports.text.full import full_markdown, full_text
 from tui_profiler.reports.text.sections.layers import PAPER_NOTE, layers_section
+from tui_profiler.reports.text.sections.summary import wants
 from tui_profiler.reports.text.table import as_table, table
 from tui_profiler.session import EMPTY, Session, apply
 
@@ -135,7 +135,7 @@ def test_some_modules_are_on_paper_and_others_not_and_each_says_why(name: str) -
     layers = json.loads(json_report(session))["layers"]
     wide = as_table([layers_section(session, session.tree, None)], 200)  # type: ignore[arg-type]  # traced
     for node in open_ones:
-        assert said in why(session, node)
+        assert said in dict(why(session, node))["bound"]
         assert layers[node]["bottleneck_on_paper"] == said
         look = Look(session, node, session.heard_at, 118)
         assert "memory roof is" in " ".join(text(line) for line in bound_lines(look))
@@ -190,7 +190,7 @@ def test_letter_bar_and_panels_show_it(name: str) -> None:
         assert said in text(compact_lines(look, 8)[0])
         if limit is not None:
             assert text(one_line(look)).rstrip().endswith(LETTERS[limit.kind])
-            assert limit.reason in why(session, node)
+            assert limit.reason in dict(why(session, node))["bound"]
         for inside in slowest_children(session, node, 100):
             assert inside.kind == expected[inside.node]
         column = figure(session, node, "bound")
@@ -205,7 +205,7 @@ def test_timeline_and_roofline_show_it(name: str) -> None:
     view.update(session, 10.0)
     assert view.parts is not None
     assert view.now is not None
-    layout = FlameLayout()
+    layout = SteadyLayout(flame_blocks)
     for node, kind in expected.items():
         at = node_roofline(session, view.parts, view.now, node)
         assert at.kind is None or at.kind == kind
@@ -266,7 +266,7 @@ def test_every_report_shows_it(name: str) -> None:
     times = {kind: part.time_share for kind, part in shares.items() if part.time_share}
     if root.measured:
         assert max(times, key=lambda kind: times[kind]) == root.kind
-        written = {kind: one["time_share"] for kind, one in found["bottlenecks"].items()}
+        written = {kind: one["time_share"] or 0.0 for kind, one in found["bottlenecks"].items()}
         assert written == pytest.approx(dict(zip(KINDS, root.mix, strict=True)))
     else:
         assert not times

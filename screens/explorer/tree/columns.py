@@ -3,13 +3,12 @@
 A row: cursor 1 | indent, fold, name, type | columns, each with the gap before it | pad | divider.
 """
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from tui_profiler.queries.tree.columns import WITHOUT_FORWARD, ColumnName
+from tui_profiler.queries.tree.columns import OF_A_STEP, WITHOUT_FORWARD, ColumnName
 
 Form: TypeAlias = Literal["wide", "narrow", "tiny"]
 Place: TypeAlias = ColumnName | Literal["trend"]
@@ -64,6 +63,13 @@ _BAR = Column("bar", 12, 2)
 _SHORT_BAR = Column("bar", 8, 2)
 _LONG_BAR = Column("bar", 16, 2)
 _BOUND = Column("bound", 1, 1)
+_FORWARD = Column("forward", 6, 1)
+_BACKWARD = Column("backward", 6, 1)
+_RECOMPUTE = Column("recompute", 7, 1)
+_STEP = Column("step", 5, 2)
+"""Its title fills it, and the arrow of the order stands before that."""
+_BACKWARD_BOUND = Column("backward_bound", 1, 1)
+_GRADIENTS = Column("gradients", 9, 1)
 
 
 class _Choice(Struct, frozen=True):
@@ -92,6 +98,26 @@ _NARROW = (
 )
 _TINY = (_Choice(0, 0, (_SECONDS, _TREND, _SHARE)),)
 _CHOICES: dict[Form, tuple[_Choice, ...]] = {"wide": _WIDE, "narrow": _NARROW, "tiny": _TINY}
+_PER_STEP = (_BACKWARD, _BACKWARD_BOUND, _RECOMPUTE, _STEP)
+_OF_STEP = (_PARAMS, _MACS, _SECONDS_APART, _TREND, _SHARE, _FORWARD, *_PER_STEP)
+_TRAINING: dict[Form, tuple[_Choice, ...]] = {
+    "wide": (
+        _Choice(30, 32, (*_OF_STEP, _GRADIENTS, _BAR, _BOUND)),
+        _Choice(30, 32, (*_OF_STEP, _BAR, _BOUND)),
+        _Choice(26, 32, (_PARAMS, _MACS, _SECONDS_APART, _TREND, *_PER_STEP, _BAR, _BOUND)),
+        _Choice(22, 10, (_MACS, _SECONDS, _TREND, *_PER_STEP, _SHORT_BAR, _BOUND)),
+        _Choice(18, 10, (_SECONDS, _TREND, *_PER_STEP, _SHORT_BAR, _BOUND)),
+        _Choice(12, 0, (_SECONDS, _TREND, _BACKWARD, _STEP, _BOUND)),
+        _Choice(12, 0, (_SECONDS, _TREND, _STEP, _BOUND)),
+    ),
+    "narrow": (
+        _Choice(28, 32, (_MACS, _SECONDS_APART, _TREND, *_PER_STEP, _SHORT_BAR, _BOUND)),
+        _Choice(18, 16, (_SECONDS_APART, _TREND, *_PER_STEP, _SHORT_BAR, _BOUND)),
+        _Choice(12, 0, (_SECONDS, _TREND, _BACKWARD, _STEP, _BOUND)),
+        _Choice(12, 0, (_SECONDS, _TREND, _STEP, _BOUND)),
+    ),
+    "tiny": (_Choice(14, 0, (_SECONDS, _TREND, _BACKWARD, _STEP)), *_TINY),
+}
 _PARAMETERS = (
     _Choice(26, 32, (_PARAMS, _BYTES, _SHARE_APART, _LONG_BAR)),
     _Choice(14, 10, (_PARAMS, _BYTES, _SHARE_APART, _SHORT_BAR)),
@@ -108,6 +134,7 @@ _CHOSEN: dict[ColumnName, tuple[Column, ...]] = {
     "out": (Column("out", 16, 1),),
     "seconds": (_SECONDS_APART, _TREND),
     "self": (Column("self", 7, 1),),
+    "cpu": (Column("cpu", 7, 1),),
     "mean": (Column("mean", 7, 1),),
     "p95": (Column("p95", 7, 1),),
     "calls": (Column("calls", 5, 1),),
@@ -115,6 +142,12 @@ _CHOSEN: dict[ColumnName, tuple[Column, ...]] = {
     "bar": (_SHORT_BAR,),
     "bound": (Column("bound", 1, 2),),
     "energy": (Column("energy", 8, 1),),
+    "forward": (_FORWARD,),
+    "backward": (_BACKWARD,),
+    "recompute": (_RECOMPUTE,),
+    "step": (_STEP,),
+    "backward_bound": (_BACKWARD_BOUND,),
+    "gradients": (_GRADIENTS,),
 }
 _LEAST_NAMES: dict[Form, int] = {"wide": 20, "narrow": 20, "tiny": 12}
 """Room for names that columns of the user's choice leave; the last of them yield."""
@@ -124,7 +157,12 @@ _CURSOR = 1
 
 
 def columns_for(
-    cells: int, form: Form, *, has_forward: bool = True, chosen: tuple[ColumnName, ...] = ()
+    cells: int,
+    form: Form,
+    *,
+    has_forward: bool = True,
+    of_step: frozenset[ColumnName] = frozenset(),
+    chosen: tuple[ColumnName, ...] = (),
 ) -> Columns:
     """Choose the columns for a row of ``cells``; names come first, then more figures, then bars.
 
@@ -132,12 +170,15 @@ def columns_for(
         cells: of the row.
         form: of the screen.
         has_forward: parameters alone have neither work nor times.
+        of_step: columns of a training step that have figures.
         chosen: by the user, from left to right; none leaves it to us.
     """
     divider = form == "wide"
     edge = _PADS[form] + divider
     wanted = tuple(name for name in chosen if has_forward or name in WITHOUT_FORWARD)
     choices = _CHOICES[form] if has_forward else _PARAMETERS
+    if of_step and has_forward:
+        choices = tuple(_with_figures(choice, of_step) for choice in _TRAINING[form])
     if wanted:
         choices = _of_the_user(wanted, _LEAST_NAMES[form])
     taken = next(
@@ -157,6 +198,16 @@ def columns_for(
         columns = tuple(wider if column is bar else column for column in columns)
     name_cells = min(room, LONGEST_NAME) if bar is not None or wanted else room
     return Columns(cells, name_cells, columns, _PADS[form] + room - name_cells, divider)
+
+
+def _with_figures(choice: _Choice, of_step: frozenset[ColumnName]) -> _Choice:
+    """Return a set of columns without those of a step that say nothing."""
+    kept = tuple(
+        column
+        for column in choice.columns
+        if column.name not in OF_A_STEP or column.name in of_step
+    )
+    return replace(choice, columns=kept)
 
 
 def _of_the_user(names: tuple[ColumnName, ...], least_name: int) -> tuple[_Choice, ...]:

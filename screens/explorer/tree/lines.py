@@ -1,7 +1,5 @@
 """The tree's lines as text: header, rows, footer; each exactly as wide as its columns say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import prod
 
@@ -9,7 +7,7 @@ from tui_profiler.figures import units
 from tui_profiler.figures.units import count
 from tui_profiler.formatting.canvas import UNICODE, Glyphs, bar
 from tui_profiler.formatting.text import fit, safe, width
-from tui_profiler.queries.cost.bound import LETTERS
+from tui_profiler.queries.cost.bound import LETTERS, BoundKind
 from tui_profiler.queries.panel.remembered_tree import is_remembered
 from tui_profiler.queries.tree.cells import FAINT_SHARE, STRONG_SHARE, Bar, Cells, Figures, Value
 from tui_profiler.queries.tree.columns import COLUMN_WORDS, ColumnName, shape_text
@@ -32,6 +30,8 @@ _WRITTEN: dict[ColumnName, Callable[[float], str]] = {
     "activations": units.size,
     "calls": count,
     "energy": units.energy,
+    "step": units.share_cell,
+    "gradients": units.size,
 }
 _SORTED_BY: dict[str, str] = {"bar": "share", "trend": "seconds"}
 """What stands in a row to what siblings are sorted by for it, where that has another name."""
@@ -144,30 +144,30 @@ def _title(
     glyphs: Glyphs,
 ) -> Line:
     way = titles.way(glyphs) if titles.order.column == "name" else ""
-    graph: Span = (f"{way}graph", "strong")
+    modules: Span = (f"{way}modules", "strong")
     if laid is None:
-        return (graph,)
+        return (modules,)
     tree, focus = laid.tree, laid.focus
     if focus.filter_text:
         found = safe(focus.filter_text)
         if not laid.shape.found:
-            return (graph, (f'  no node matches "{found}"', "muted"))
+            return (modules, (f'  no node matches "{found}"', "muted"))
         typed: Span = (f"/{found}", "accent")
         counted: Span = (f"  {matching(laid)}", "muted")
         short: Span = (counted[0].removesuffix(" match"), "muted")
-        forms = ((graph, ("  ", "ink"), typed, counted), (typed, counted), (typed, short))
+        forms = ((modules, ("  ", "ink"), typed, counted), (typed, counted), (typed, short))
         return next((form for form in forms if line_width(form) <= room), (typed,))
     if focus.root == 0 and first == 0:
         on_paper = not figures.measured and focus.sort == "order"
         words = "on paper" if on_paper else SORT_LABELS[focus.sort]
-        if is_remembered(figures.session):  # Said wherever it fits, before anything else.
-            marked = f" {words}, cached"
-            fits = width(marked) <= room - width(graph[0])
-            return (graph, (marked if fits else "  cached", "faint"))
-        return (graph, (f"  {words}", "faint"))
+        # Said wherever it fits, before anything else.
+        cached = ", cached" if is_remembered(figures.session) else ""
+        said = (f", {words}{cached}", cached)
+        fitting = (form for form in said if width(modules[0] + form) <= room)
+        return (modules, (next(fitting, ""), "faint"))
     # The root of the view names itself; once it has scrolled off, the first row names its parents.
     node = focus.root if first == focus.root else tree.nodes[first].parent
-    return (graph, *_breadcrumb(tree, node, room - width(graph[0]), glyphs))
+    return ((way, "strong"), *_breadcrumb(tree, node, room - width(way), glyphs))
 
 
 def _breadcrumb(tree: Tree, node: int, room: int, glyphs: Glyphs) -> Line:
@@ -178,11 +178,10 @@ def _breadcrumb(tree: Tree, node: int, room: int, glyphs: Glyphs) -> Line:
     while node >= 0:
         name = safe(shown(tree.nodes[node].name))
         parent = tree.nodes[node].parent
-        room -= width(between[0]) + width(name)
+        room -= width(name) + (width(between[0]) if spans else 0)
         if spans and room < (left_out if parent >= 0 else 0):
-            spans[:0] = [between, (glyphs.ellipsis, "muted")]
-            break
-        spans[:0] = [between, (name, "muted")]
+            return ((glyphs.ellipsis, "muted"), between, *spans)
+        spans[:0] = [(name, "muted"), between] if spans else [(name, "muted")]
         node = parent
     return tuple(spans)
 
@@ -248,7 +247,9 @@ def _cell(column: Column, node: int, cells: Cells, figures: Figures, glyphs: Gly
             return _bar(column, cells.bar, glyphs)
         case "bound":
             return (_bound(cells, glyphs),)
-        case "self" | "mean":
+        case "backward_bound":
+            return (_backward_bound(figures.backward_kind(node, cells.steps), cells),)
+        case "self" | "cpu" | "mean" | "forward" | "backward" | "recompute":
             return _time(
                 column, figures.value(node, column.name, cells.steps), cells, figures, glyphs
             )
@@ -261,6 +262,8 @@ def _cell(column: Column, node: int, cells: Cells, figures: Figures, glyphs: Gly
             text = _text(value, _WRITTEN[name])
             if figures.is_estimate(node, name) and text:
                 text = glyphs.about + _text(value, units.rough_energy)
+            if figures.is_at_most(name) and text:
+                text = glyphs.at_most + text
             return _figure(column, value, text, glyphs)
 
 
@@ -280,7 +283,7 @@ def _shape(column: Column, text: str, glyphs: Glyphs) -> Line:
 
 
 def _time(column: Column, value: Value, cells: Cells, figures: Figures, glyphs: Glyphs) -> Line:
-    text = "" if isinstance(value, str) else units.column_time(value, figures.unit)
+    text = "" if isinstance(value, str) else units.in_column(value, figures.times)
     share = cells.measured_share
     if isinstance(value, str) or _is_faint(cells) or not text.strip("0.") or text.startswith("<"):
         role = "faint"
@@ -334,8 +337,14 @@ def _bound(cells: Cells, glyphs: Glyphs) -> Span:
     return LETTERS[cells.bound], role
 
 
+def _backward_bound(kind: BoundKind | None, cells: Cells) -> Span:
+    if kind is None:
+        return " ", "ink"
+    return LETTERS[kind], "faint" if _is_faint(cells) else kind
+
+
 def _heading(column: Column, columns: Columns, figures: Figures, glyphs: Glyphs) -> str:
-    unit = figures.unit
+    unit = figures.times.unit
     unit_text = "us" if unit == "µs" and glyphs.zero != "·" else unit
     match column.name:
         case "seconds":
@@ -345,6 +354,10 @@ def _heading(column: Column, columns: Columns, figures: Figures, glyphs: Glyphs)
             return f"{'avg' if timings.is_mean else 'p50'} {unit_text}"
         case "self" | "mean" | "p95" if "seconds" not in columns.names:
             return f"{column.name} {unit_text}"
+        case "cpu":
+            return f"cpu {unit_text}"
+        case "forward" | "backward" | "recompute" as name if "seconds" not in columns.names:
+            return f"{COLUMN_WORDS[name][0]} {unit_text}"
         case "share":
             tree = figures.session.tree
             if tree is not None and not tree.has_forward:
@@ -353,7 +366,7 @@ def _heading(column: Column, columns: Columns, figures: Figures, glyphs: Glyphs)
         case "bar":
             end = f"{figures.scale * 100:.0f} %"
             return "0" + glyphs.rule * (column.cells - 1 - len(end)) + end
-        case "trend" | "bound":
+        case "trend" | "bound" | "backward_bound":
             return ""
         case name:
             return COLUMN_WORDS[name][0]

@@ -1,31 +1,29 @@
-"""The compare screen's view: the head, and the aligned tree with differences."""
+"""The view of the compare screen: both sides, their totals, and the aligned tree.
 
-from __future__ import annotations
+*better* and *worse*, and their colours, appear only where a figure can be better and the difference
+exceeds its uncertainty; signs and bars show the same without colour.
+"""
 
-from tui_profiler.figures.units import UNAVAILABLE, TimeColumn, in_column, thousands, time_column
-from tui_profiler.formatting.text import middle, safe, width
+from msgspec import Struct
+
+from tui_profiler.figures import units
+from tui_profiler.formatting.text import safe, width
 from tui_profiler.messages import Figure, Unknown
-from tui_profiler.queries.compare import comparison
-from tui_profiler.queries.compare.alignment import Change
-from tui_profiler.queries.compare.figure_text import (
-    difference_text,
-    mark_of,
-    path_text,
-    ratio_text,
-    statistic_text,
-    total_texts,
-    value_text,
-    what_changed,
-    written_time,
-)
-from tui_profiler.queries.compare.rows import has_children
+from tui_profiler.queries.compare import comparison, figure_text
+from tui_profiler.queries.compare.alignment import CHANGE_WORDS, Change
+from tui_profiler.queries.compare.rows import View, has_children
 from tui_profiler.queries.time.standard_error import DOUBT
 
 from ...widgets.lines import EMPTY, Line, Span, exact, line_width
-from ...widgets.rows import Look, row
-from .cells import BAR, WIDE, CompareLook, delta, figure_cells, figure_roles, with_figures
+from ...widgets.rows import Look, row, words
+from .sides import SideLook, loading_lines, side_lines
 
-ROOMY_ROWS = 30
+ROOMY_ROWS = 26
+WIDE = 100
+"""Columns from which on types, bars and verdicts are shown."""
+_CELLS, _NARROW_CELLS = (10, 10, 12, 8), (9, 9, 10, 7)
+"""Of A, B, the difference and the ratio."""
+_BAR = 12
 WORDS: dict[comparison.FigureName, str] = {
     "seconds": "time",
     "macs": "MAC",
@@ -33,168 +31,171 @@ WORDS: dict[comparison.FigureName, str] = {
     "memory": "bytes moved",
     "parameters": "parameters",
 }
+_BEST: dict[comparison.FigureName, comparison.Best] = {"seconds": "least"}
+"""Only times of nodes can be better: less work is another model."""
+_SHORT_TOTALS = ("latency.p50_s", "total_flops", "total_parameters", "peak_memory.total")
 
 
-def compare_lines(
-    at: CompareLook, look: Look, rows: int
-) -> tuple[tuple[Line, ...], tuple[int, ...]]:
-    """Return the view, ``rows`` lines, and the nodes of the tree's rows that are in it."""
-    is_roomy = rows >= ROOMY_ROWS - 4 and look.cells >= 80
-    head: list[Line] = [
-        *side_lines(at, look),
-        *((EMPTY,) if is_roomy else ()),
-        *total_lines(at, look, is_roomy=is_roomy),
-        *((EMPTY,) if is_roomy else ()),
-    ]
+class CompareLook(Struct, frozen=True, eq=False):
+    """What the view draws."""
+
+    compared: comparison.Comparison
+    view: View
+    visible: tuple[int, ...]
+    sides: tuple[SideLook, SideLook]
+    turns: str
+    """State of the measurement."""
+
+
+def compare_lines(at: CompareLook, look: Look, rows: int) -> tuple[Line, ...]:
+    """Return the view, at most ``rows`` lines; the stages until both trees are traced."""
+    head = side_lines(at.sides, look)
+    if any(side.is_loading for side in at.sides):
+        return (*head, *loading_lines(at.sides, look, rows - len(head)))
+    is_roomy = rows >= ROOMY_ROWS and look.cells >= 80
+    blank = (EMPTY,) if is_roomy else ()
+    head = (*head, *blank, *_totals(at, look, is_roomy=is_roomy), *blank)
     if at.compared.alignment is None:
-        why = ("no tree yet", at.compared.why_no_alignment)
-        return (*head, row(((why[0] + "  ", "muted"), (safe(why[1]), "faint")), EMPTY, look)), ()
+        said: Line = (("no tree  ", "muted"), (safe(at.compared.why_no_alignment), "faint"))
+        others = (words(one, look) for side in at.sides for one in side.complaint[1:])
+        return (*head, row(said, EMPTY, look), *(line for lines in others for line in lines))
     column = _time_column(at.compared)
-    head.append(_titles(at, look, column))
+    head = (*head, _titles(at, look, column))
     room = max(rows - len(head), 1)
     place = at.visible.index(at.view.selected) if at.view.selected in at.visible else 0
     first = max(0, min(place - room // 2, len(at.visible) - room))
+    most = _largest_difference(at)
     shown = at.visible[first : first + room]
-    most = _most(at)
-    table = [_row(at, index, look, column, most) for index in shown]
-    return (*head, *table), shown
+    return (*head, *(_row(at, index, look, column, most) for index in shown))
 
 
 def status_line(at: CompareLook, look: Look) -> Line:
-    """Return the selected node in full: its path, where it was, and what is not the same."""
+    """Return the selected node: path, change, verdict."""
     alignment = at.compared.alignment
     if alignment is None or at.view.selected >= len(alignment.nodes):
         return row(EMPTY, EMPTY, look)
     one = alignment.nodes[at.view.selected]
     node = comparison.node_of(at.compared, one)
-    pair = comparison.figure_pair(at.compared, one, at.view.figure)
     left: list[Span] = [
-        (path_text(at.compared, one), "ink"),
+        (figure_text.path_text(at.compared, one), "ink"),
         (f"  {safe(node.type)}", "muted"),
         (f"  {_WHAT[one.change]}", "strong ink" if one.change != "same" else "faint"),
     ]
-    if said := what_changed(at.compared, one):
+    if said := figure_text.what_changed(at.compared, one):
         left.append((f"  {said}", "muted"))
-    right: Line = (("≈ within the noise", "muted"),) if pair.noise else EMPTY
-    if pair.doubt:
-        right = ((f"{DOUBT} {pair.doubt}", "muted"),)
-    if line_width(right) * 3 > look.inner:
-        right = EMPTY
-    return row(tuple(left), right, look)
+    right = _certainty(comparison.figure_pair(at.compared, one, at.view.figure), at.view.figure)
+    return row(tuple(left), right if line_width(right) * 3 <= look.inner else EMPTY, look)
 
 
 _WHAT: dict[Change, str] = {
-    "same": "equal without measurement",
+    "same": "same type, shape and cost",
     "changed": "changed",
     "moved": "moved",
-    "appeared": "only in B",
-    "vanished": "only in A",
+    "appeared": "added, only in B",
+    "vanished": "removed, only in A",
 }
 
 
-def _titles(at: CompareLook, look: Look, column: TimeColumn) -> Line:
+def _certainty(pair: comparison.Pair, figure: comparison.FigureName) -> Line:
+    """Return whether B is better, or why that is uncertain."""
+    if pair.doubt:
+        return ((f"{DOUBT} {pair.doubt}", "muted"),)
+    if pair.noise:
+        return ((f"{figure_text.NOISE} within noise", "muted"),)
+    verdict = comparison.judged(pair.difference, pair, _BEST.get(figure, ""))
+    return ((f"B is {verdict}", verdict),) if verdict else EMPTY
+
+
+def _titles(at: CompareLook, look: Look, column: units.TimeColumn) -> Line:
     is_time = at.view.figure == "seconds"
-    measure = column.unit if is_time else ""
-    names = (f"A {measure}".strip(), f"B {measure}".strip(), delta(look), "B/A")
+    unit = f" {column.unit}" if is_time else ""
     counted = comparison.change_counts(at.compared)
-    said = [f"{thousands(number)} {name}" for name, number in counted.items() if number]
+    said = ", ".join(
+        f"{units.thousands(number)} {CHANGE_WORDS[change]}"
+        for change, number in counted.items()
+        if number
+    )
     order = "  by difference" if at.view.order == "difference" else ""
-    title: Line = ((f"by {WORDS[at.view.figure]}", "strong ink"), (order, "accent"))
-    figures = figure_cells(names, ("muted",) * 4, look)
-    room = look.cells - line_width(figures) - line_width(title) - (BAR if look.cells >= WIDE else 0)
-    whole = f"  {statistic_text(at.compared)}" if is_time else ""
-    brief = whole.replace(" forwards", "").replace(" stretches", "")
+    title: Line = ((f" by {WORDS[at.view.figure]}", "strong ink"), (order, "accent"))
+    figures = _figures((f"A{unit}", f"B{unit}", delta(look), "B/A"), ("muted",) * 4, look)
+    bar = _BAR if look.cells >= WIDE else 0
+    room = look.cells - line_width(figures) - line_width(title) - bar - 4
+    whole = f"  {figure_text.statistic_text(at.compared)}" if is_time else ""
+    brief = whole.replace(" forwards", "").replace(" segments", "")
+    end, role, kept = f"  {said}", "faint", ""
     if at.view.filter:
-        end, role = f"  /{safe(at.view.filter)}", "accent"
-        tried = [(whole, end), (brief, end), ("", end)]
-    else:
-        end, role = f"  {', '.join(said)}", "faint"
-        tried = [(whole, end), (brief, end), (whole, ""), (brief, ""), ("", "")]
-    fitting = (one for one in tried if width("".join(one)) + 4 <= room)
-    statistic, end = next(fitting, tried[-1])
-    title = (*title, (statistic, "muted"), (end, role))
-    return with_figures(title, figures, look)
+        kept = end = f"  /{safe(at.view.filter)}"
+        role = "accent"
+    tried = ((whole, end), (brief, end), (whole, kept), (brief, kept), ("", kept))
+    statistic, end = next((one for one in tried if width("".join(one)) <= room), tried[-1])
+    return _with_figures((*title, (statistic, "muted"), (end, role)), figures, look)
 
 
-def _row(at: CompareLook, index: int, look: Look, column: TimeColumn, most: float) -> Line:
-    alignment = at.compared.alignment
+def _row(at: CompareLook, index: int, look: Look, column: units.TimeColumn, most: float) -> Line:
+    alignment, view, glyphs = at.compared.alignment, at.view, look.glyphs
     assert alignment is not None
-    one, view, glyphs = alignment.nodes[index], at.view, look.glyphs
-    node, is_selected = comparison.node_of(at.compared, one), index == view.selected
+    one, is_selected = alignment.nodes[index], index == view.selected
+    node = comparison.node_of(at.compared, one)
     sign = " "
     if has_children(at.compared, view, index):
         is_open = index in view.unfolded or bool(view.filter.strip())
         sign = glyphs.unfolded if is_open else glyphs.folded
-    mark, role = _mark(one.change, look)
     indent = min(one.depth, max(look.inner // 8, 2))
-    name = safe(node.name) or safe(node.type)
     left: Line = (
         (glyphs.cursor if is_selected else " ", "accent"),
-        (f"{mark} ", role),
+        (f"{glyphs.crumb if one.change == 'moved' else figure_text.MARKS[one.change]} ", "ink"),
         (f"{'  ' * indent}{sign} ", "muted"),
-        (name, "faint" if one.change == "vanished" else "ink"),
+        (safe(node.name) or safe(node.type), "faint" if one.change == "vanished" else "ink"),
         (f"  {safe(node.type)}" if node.kind == "module" and look.cells >= WIDE else "", "faint"),
     )
     pair = comparison.figure_pair(at.compared, one, view.figure)
     difference = comparison.row_difference(one, pair)
+    verdict = comparison.judged(pair.difference, pair, _BEST.get(view.figure, ""))
     texts = (
         _cell(pair.a, view.figure, column),
         _cell(pair.b, view.figure, column),
         _difference_cell(difference, pair, view.figure, column),
-        ratio_text(pair),
+        figure_text.ratio_text(pair),
     )
-    figures = figure_cells(texts, figure_roles(pair, difference), look)
-    line = with_figures(left, figures, look, _bar(difference, pair, most, look), pad=False)
+    figures = _figures(texts, _roles(pair, difference, verdict), look)
+    bar = _bar(difference if pair.is_ranked else None, most, verdict, look)
+    line = _with_figures(left, figures, look, bar)
     if is_selected:
         return tuple((part, f"{own} cursor") for part, own in exact(line, look.cells))
     return line
 
 
-def _mark(change: Change, look: Look) -> tuple[str, str]:
-    return {
-        "same": (" ", "faint"),
-        "changed": (look.glyphs.about, "muted"),
-        "moved": (look.glyphs.crumb, "accent"),
-        "appeared": ("+", "accent"),
-        "vanished": ("−", "error"),
-    }[change]
-
-
-def _cell(value: Figure, figure: comparison.FigureName, column: TimeColumn) -> str:
-    if isinstance(value, Unknown):
-        return UNAVAILABLE
-    return (
-        in_column(value, column)
-        if figure == "seconds"
-        else value_text(value, comparison.UNITS[figure])
-    )
+def _cell(value: Figure, figure: comparison.FigureName, column: units.TimeColumn) -> str:
+    if figure == "seconds" and not isinstance(value, Unknown):
+        return units.in_column(value, column)
+    return figure_text.value_text(value, comparison.UNITS[figure])
 
 
 def _difference_cell(
     difference: float | None,
     pair: comparison.Pair,
     figure: comparison.FigureName,
-    column: TimeColumn,
+    column: units.TimeColumn,
 ) -> str:
     if difference is None or figure != "seconds":
-        return difference_text(difference, comparison.UNITS[figure])
-    return written_time(difference, column, mark_of(pair))
+        return figure_text.difference_text(difference, comparison.UNITS[figure])
+    return figure_text.written_time(difference, column, figure_text.mark_of(pair))
 
 
-def _bar(difference: float | None, pair: comparison.Pair, most: float, look: Look) -> Line:
-    """Draw a difference: less to the left of the middle, more to the right."""
-    half = BAR // 2
-    cells = 0
-    if difference and most > 0 and pair.is_ranked:
+def _bar(difference: float | None, most: float, verdict: comparison.Verdict, look: Look) -> Line:
+    """Return the bar of a difference: less to the left of the middle, more to the right."""
+    half, cells = _BAR // 2, 0
+    if difference and most > 0:
         cells = min(max(round(abs(difference) / most * half), 1), half)
-    full = look.glyphs.full * cells
-    if cells and difference is not None and difference < 0:
-        return ((" " * (half - cells), "ink"), (full, "accent"), (look.glyphs.divider, "hairline"))
-    return ((" " * half, "ink"), (look.glyphs.divider, "hairline"), (full[: half - 1], "warning"))
+    full, role = look.glyphs.full * cells, verdict or "muted"
+    divider = (look.glyphs.divider, "hairline")
+    if difference is not None and difference < 0:
+        return ((" " * (half - cells), "ink"), (full, role), divider)
+    return ((" " * half, "ink"), divider, (full[: half - 1], role))
 
 
-def _most(at: CompareLook) -> float:
-    """Return the largest difference of the root's own parts: bars stay as they are in scrolling."""
+def _largest_difference(at: CompareLook) -> float:
+    """Return the largest of the root and its children: bars do not change in scrolling."""
     alignment = at.compared.alignment
     assert alignment is not None
     rows = [alignment.nodes[index] for index in (*alignment.children(0), 0)]
@@ -203,65 +204,65 @@ def _most(at: CompareLook) -> float:
     return max((abs(one) for one in found if one is not None), default=0.0)
 
 
-def _time_column(compared: comparison.Comparison) -> TimeColumn:
-    return time_column(max(side.seconds(0) or 0.0 for side in (compared.a, compared.b)))
+def _time_column(compared: comparison.Comparison) -> units.TimeColumn:
+    return units.aligned_times(max(side.seconds(0) or 0.0 for side in (compared.a, compared.b)))
 
 
-_SHORT_TOTALS = ("latency.p50_s", "total_flops", "total_parameters", "peak_memory.total")
-
-
-def side_lines(at: CompareLook, look: Look) -> tuple[Line, ...]:
-    """Return what each side is, and what it does now."""
-    lines: list[Line] = []
-    for which, side in zip("AB", at.sides, strict=True):
-        kind = side.state.kind
-        sign, role = _sign(kind, look), "error" if side.complaint else "accent"
-        name = middle(safe(side.label), max(look.inner * 2 // 5, 8), look.glyphs.ellipsis)
-        left: Line = ((f"{which}  ", "strong accent"), (name, "strong ink"))
-        state = safe(f"{side.state.words} {side.state.detail}".strip())
-        if line_width(left) + width(f"{sign} {state}") + 2 > look.inner:
-            state = safe(side.state.words)
-        right: Line = ((sign, role), (f" {state}", "error" if side.complaint else "muted"))
-        says = safe(side.complaint) or side.words
-        if line_width(left) + width(says) + line_width(right) + 4 <= look.inner or side.complaint:
-            left = (*left, (f"  {says}", "error" if side.complaint else "muted"))
-        lines.append(row(left, right, look))
-    return tuple(lines)
-
-
-def _sign(kind: str, look: Look) -> str:
-    glyphs = look.glyphs
-    return {
-        "live": glyphs.live,
-        "held": glyphs.paused,
-        "paused": glyphs.paused,
-        "failed": glyphs.failed,
-        "gone": glyphs.failed,
-        "finished": glyphs.done,
-    }.get(kind, glyphs.empty)
-
-
-def total_lines(at: CompareLook, look: Look, *, is_roomy: bool) -> tuple[Line, ...]:
-    """Return the figures of the whole; of a small screen two."""
+def _totals(at: CompareLook, look: Look, *, is_roomy: bool) -> tuple[Line, ...]:
+    """Return the totals; two on a small screen."""
     rows = comparison.total_rows(at.compared)
     if not rows:
         return ()
     if not is_roomy:
         rows = tuple(one for one in rows if one.name in _SHORT_TOTALS)[:2]
-    head = figure_cells(("A", "B", delta(look), "B/A"), ("muted",) * 4, look)
+    head = _figures(("A", "B", delta(look), "B/A"), ("muted",) * 4, look)
     turns = f"  {at.turns}" if look.cells >= 80 else ""
-    title: Line = (("one forward", "strong ink"), (turns, "faint"))
-    lines = [with_figures(title, head, look)]
-    lines += [_total(one, look) for one in rows]
+    title: Line = ((" one forward", "strong ink"), (turns, "faint"))
+    lines = [_with_figures(title, head, look), *(_total(one, look) for one in rows)]
     if is_roomy and (why := comparison.why_no_times(at.compared)):
         lines.append(row(((f"{look.glyphs.dash}  no times of {safe(why)}", "faint"),), EMPTY, look))
     return tuple(lines)
 
 
 def _total(one: comparison.TotalRow, look: Look) -> Line:
-    pair = one.pair
-    difference = pair.difference
-    if one.unit == "rate" and difference is not None:
-        difference = -difference  # More of it is better.
-    figures = figure_cells(total_texts(one), figure_roles(pair, difference), look)
-    return with_figures(((f"  {one.words}", "muted"),), figures, look)
+    roles = _roles(one.pair, one.pair.difference, one.verdict)
+    figures = _figures(figure_text.total_texts(one), roles, look)
+    name: Line = ((f"   {one.words}", "muted"),)
+    verdict: Line = ((one.verdict, one.verdict),) if one.verdict else EMPTY
+    if look.cells >= WIDE:
+        return _with_figures(name, figures, look, verdict)
+    room = look.cells - 1 - line_width(figures) - line_width(verdict)
+    return _with_figures((*exact(name, max(room, 0)), *verdict), figures, look)
+
+
+def delta(look: Look) -> str:
+    """Return the title of the column of differences."""
+    return "B-A" if look.glyphs.dash == "-" else "B−A"
+
+
+def _roles(
+    pair: comparison.Pair, difference: float | None, verdict: comparison.Verdict
+) -> tuple[str, ...]:
+    """Return the roles of A, B, the difference and the ratio."""
+    if not difference or not pair.is_ranked:
+        return ("muted", "muted", "faint", "faint")
+    role = verdict or "ink"
+    return ("ink", "ink", f"strong {role}", role)
+
+
+def _figures(texts: tuple[str, ...], roles: tuple[str, ...], look: Look) -> Line:
+    """Return A, B, the difference and the ratio in columns."""
+    cells = _CELLS if look.cells >= WIDE else _NARROW_CELLS
+    return tuple(
+        (" " * max(room - width(text), 1) + text, role)
+        for text, room, role in zip(texts, cells, roles, strict=True)
+    )
+
+
+def _with_figures(left: Line, figures: Line, look: Look, end: Line = EMPTY) -> Line:
+    """Return a row: name, figures, and an end where wide."""
+    right = figures
+    if look.cells >= WIDE:
+        right = (*figures, *exact((("  ", "ink"), *end), _BAR + 2))
+    room = look.cells - 1 - line_width(right)
+    return (*exact(left, max(room, 1), look.glyphs.ellipsis), *right, (" ", "ink"))

@@ -1,6 +1,4 @@
-"""What a side of a comparison is, looked at before anything is run."""
-
-from __future__ import annotations
+"""Opening a side of a comparison: a model, a recording or a report."""
 
 import time
 from collections.abc import Callable
@@ -16,60 +14,61 @@ from tui_profiler.reports.json.reader import read_report
 from tui_profiler.reports.json.report_file import is_report
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source
+from tui_profiler.source.recorded import last_session
 from tui_profiler.source.spawned import Spawned, worker_command
 from tui_profiler.verbs.compare import Begin
-from tui_profiler.verbs.recorded import last_session
 
 from ...options.side import TypedSide
 
 
 class Opened(Struct, frozen=True):
-    """One side, as far as it is known before anything is run."""
+    """One side before anything runs."""
 
     label: str
     session: Session = EMPTY
     side: Side | None = None
-    """Of a report; None where the session says it."""
+    """Of a report; None where it comes from the session."""
     file: str = ""
-    """What it is, in words, where it is no model; empty where it is one."""
+    """``a recording`` or ``a report``; empty for a model."""
     start: Callable[[float], Source] | None = None
-    """Starts its worker, given Unix time; None where nothing is started."""
+    """Starts its worker, given Unix time; None for a file."""
+    spec: LoadSpec | None = None
+    """Load request; None for a file."""
     began: float | None = None
-    """Unix time that its stages are counted from; None: that of its start."""
+    """Unix time from which its stages count; None: its start."""
 
     def at(self, session: Session) -> Side:
-        """Return the side as it is with a session."""
+        """Return the side with a session."""
         return self.side if self.side is not None else side_of(self.label, session)
 
     @property
     def begin(self) -> Begin | None:
-        """What starts its worker when it is its time."""
+        """Starts its worker now; None for a file."""
         start = self.start
         return None if start is None else lambda: start(time.time())
 
 
 def opened(typed: TypedSide, say_of: Callable[[str], None], *, spec: LoadSpec) -> Opened:
-    """Look at what a side is; what is to be said of a file goes to ``say_of``.
+    """Open a side.
 
     Args:
         typed: the side.
-        say_of: is given lines.
-        spec: what to start where it is a model.
+        say_of: called with messages about a file.
+        spec: the load request of a model.
 
     Raises:
-        ReportError: it is a report of ours that cannot be read.
-        RecordingError: it is a recording that cannot be read.
+        ReportError, RecordingError: the file cannot be read.
     """
     if is_recording(typed.model):
         session, said = last_session(typed.model)
         for line in said:
             say_of(line)
         if session.tree is None and session.failure is None:
-            session = apply(session, Failed("open", "the recording was cut off before its tree"))
+            session = apply(session, Failed("open", "the recording ends before its tree"))
         return Opened(typed.label, session, file="a recording")
     if is_report(typed.model):
         return Opened(typed.label, side=read_report(typed.model, typed.label), file="a report")
-    return Opened(typed.label, start=partial(_started, spec))
+    return Opened(typed.label, start=partial(_started, spec), spec=spec)
 
 
 def _started(spec: LoadSpec, now: float) -> Source:

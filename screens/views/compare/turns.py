@@ -1,6 +1,4 @@
-"""Two sides that are compared on screen: lets them run in turns, and says what is known of each."""
-
-from __future__ import annotations
+"""Two sides on screen: loads them, and measures them in turns."""
 
 from collections.abc import Callable
 
@@ -14,18 +12,18 @@ from tui_profiler.verbs.compare import Begin, compare
 from tui_profiler.verbs.outcome import complaint
 
 from ...common.base_app import AT_ONCE
-from .cells import SideLook
 from .opened import Opened
+from .sides import SideLook
 
 
 class TwoSides:
-    """Holds two sessions, and measures them in turns while it runs.
+    """Two sessions that are measured in turns.
 
     Args:
         opened: A and B.
-        clock: gives Unix time.
-        measuring: let the models run.
-        seconds: for how long each; None: until ``run`` is cancelled.
+        clock: returns Unix time.
+        measuring: run the models.
+        seconds: per side; None: until ``run`` is cancelled.
     """
 
     def __init__(
@@ -40,15 +38,16 @@ class TwoSides:
         self._measuring = measuring
         self._seconds = seconds
         self._clock = clock
-        self._began = [clock() if one.began is None else one.began for one in opened]
+        self._began = [one.began for one in opened]
+        """Unix time from which the stages of each count; None before its start."""
         self._is_done = False
         self.newest = Workspace(compared=(opened[0].session, opened[1].session))
 
     async def run(self, show: Callable[[], None]) -> None:
-        """Load what is to be loaded, and let it run in turns; ``show`` is called for what matters.
+        """Load the models and run them in turns; call ``show`` on changes of state.
 
         Raises:
-            WireError: what a worker said could not be read.
+            WireError: a worker's messages could not be decoded.
         """
 
         def heard(place: int, message: Told, session: Session) -> None:
@@ -61,25 +60,25 @@ class TwoSides:
         self._is_done = True
 
     def learn(self, place: int, session: Session) -> None:
-        """Take what is known of A (0) or B (1) by now."""
+        """Update the session of A (0) or B (1)."""
         self.newest = learned(self.newest, place, session)
 
     def sides(self, workspace: Workspace) -> tuple[Side, Side]:
-        """Return what is compared."""
+        """Return the compared sides."""
         a, b = workspace.compared
         return self._opened[0].at(a), self._opened[1].at(b)
 
     def looks(self, workspace: Workspace) -> tuple[SideLook, SideLook]:
-        """Return what is said of each side."""
+        """Return each side as drawn."""
         a, b = workspace.compared
         return self._look(0, a), self._look(1, b)
 
     def turns(self) -> str:
-        """Say what is done now."""
+        """Return the state of the measurement."""
         begun = [session.hello is not None for session in self.newest.compared]
         wanted = [side.start is not None for side in self._opened]
         if any(want and not has for want, has in zip(wanted, begun, strict=True)):
-            return "models are loaded one after the other"
+            return "loaded one after the other"
         if self._measuring and all(wanted):
             return "measured in turns" if self._is_done else "running in turns"
         return ""
@@ -94,10 +93,19 @@ class TwoSides:
         if opened.file:
             now = State("finished", opened.file)
         elif session.hello is None and not found:
-            now = State("waiting", "waits for A" if place else "starts")
+            now = State("waiting", "waiting for A" if place else "starting")
         else:
-            now = _of_turn(state(session, self._clock() - self._began[place]))
-        return SideLook(opened.label, said, now, found[0] if found else "")
+            now = _of_turn(state(session, self._clock() - (self._began[place] or 0.0)))
+        began = self._began[place]
+        return SideLook(
+            opened.label,
+            said,
+            now,
+            found,
+            session,
+            opened.spec,
+            None if began is None else self._clock() - began,
+        )
 
     def _beginning(self, place: int) -> Begin | None:
         start = self._opened[place].start
@@ -105,15 +113,15 @@ class TwoSides:
             return None
 
         def begin() -> Source:
-            if self._opened[place].began is None:
-                self._began[place] = self._clock()
-            return start(self._began[place])
+            began = self._began[place] or self._clock()
+            self._began[place] = began
+            return start(began)
 
         return begin
 
 
 def _of_turn(found: State) -> State:
-    """Say it in the words of a comparison: held is waiting for a turn."""
+    """Return a state in a comparison, where paused is waiting for its turn."""
     if found.kind == "held":
         return State("held", "waiting for its turn")
-    return State("live", "runs") if found.kind == "live" else found
+    return State("live", "running") if found.kind == "live" else found

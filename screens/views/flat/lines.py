@@ -1,26 +1,14 @@
 """A flat table drawn: one row each, as many columns as fit; the cursor's row stays in sight."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Literal, TypeAlias
-
 from msgspec import Struct
 
-from tui_profiler.figures.units import (
-    UNAVAILABLE,
-    TimeColumn,
-    count,
-    duration,
-    shape,
-    size,
-    thousands,
-)
+from tui_profiler.figures.units import TimeColumn, duration, thousands
 from tui_profiler.formatting.text import fit, middle, safe, width
-from tui_profiler.messages import Figure, Unknown, known
-from tui_profiler.queries.cost.flat import By, FlatRow, FlatTable, figure_of, interrupted_words
-from tui_profiler.reports.text.sections.figure_text import percent
-from tui_profiler.reports.text.sections.flat import row_name, seconds_cell, times_unit, why_absent
+from tui_profiler.messages import Unknown, known
+from tui_profiler.queries.cost import flat
+from tui_profiler.queries.cost.flat import By, Column, FlatRow, FlatTable
+from tui_profiler.queries.tree.names import fitted
+from tui_profiler.reports.text.sections.flat import flat_cell, row_name, times_unit, why_absent
 
 from ...widgets.heading import Heading, Order, Title
 from ...widgets.lines import EMPTY, Line, with_role
@@ -28,35 +16,28 @@ from ...widgets.rows import Look, row, words
 from ...widgets.scrolled import thumb_rows
 from .view import SORT_WORDS, FlatView
 
-_Shown: TypeAlias = Literal[
-    "class",
-    "nodes",
-    "calls",
-    "total",
-    "own",
-    "share",
-    "parameters",
-    "macs",
-    "flops",
-    "bytes",
-    "shape",
-]
 TITLES: dict[By, str] = {"module": "modules", "class": "classes", "operator": "operators"}
-_CELLS: dict[_Shown, int] = {
+_CELLS: dict[Column, int] = {
     "class": 18,
     "nodes": 8,
     "calls": 6,
     "total": 9,
     "own": 9,
+    "cpu": 8,
     "share": 5,
+    "gpu": 9,
+    "allocated": 8,
     "parameters": 7,
     "macs": 6,
     "flops": 6,
     "bytes": 8,
-    "shape": 16,
+    "input": 16,
+    "output": 16,
 }
-_YIELD: tuple[_Shown, ...] = (
-    *("shape", "class", "macs", "bytes", "nodes", "parameters", "calls", "flops", "total", "own"),
+_LEFT: tuple[Column, ...] = ("class", "input", "output")
+_YIELD: tuple[Column, ...] = (
+    *("input", "output", "class", "allocated", "macs", "bytes", "nodes", "cpu", "parameters"),
+    *("calls", "flops", "gpu", "total", "own"),
 )
 """Columns that are left out where there is no room, the first first."""
 _LEAST_NAME = 22
@@ -69,9 +50,9 @@ _HOT, _COLD = 0.10, 0.005
 class _Columns(Struct, frozen=True):
     """What a row is drawn with."""
 
-    shown: tuple[_Shown, ...]
+    shown: tuple[Column, ...]
     name_cells: int
-    unit: TimeColumn
+    times: TimeColumn
 
 
 def flat_lines(look: Look, view: FlatView, rows: int) -> tuple[Line, ...]:
@@ -122,7 +103,14 @@ def status_line(look: Look, view: FlatView) -> Line:
     if why := why_absent((one,)):
         return row(((what, "ink"), (f"  {safe(why[0])}", "muted")), EMPTY, look)
     nodes = f"{thousands(len(one.nodes))} {'operator' if view.by == 'operator' else 'module'}"
-    said = f"  {nodes}{'s' * (len(one.nodes) != 1)}, {duration(known(one.total) or 0.0)} total"
+    nodes += "s" * (len(one.nodes) != 1)
+    if one.callers:
+        tree, caller = look.session.tree, one.callers[0]
+        name = tree.nodes[caller].name if tree is not None and caller < len(tree) else ""
+        others = f" and {thousands(len(one.callers) - 1)} more" if len(one.callers) > 1 else ""
+        also = f"{nodes}, also " if one.nodes else ""
+        nodes = f"{also}called by {safe(name)}{others}"
+    said = f"  {nodes}, {duration(known(one.total) or 0.0)} total"
     return row(((what, "ink"), (said, "muted")), EMPTY, look)
 
 
@@ -143,23 +131,25 @@ def _title(look: Look, view: FlatView) -> Line:
         if isinstance(seconds, Unknown):
             right = ((f"on paper{of}", "muted"),)
         else:
-            slow = "  windows interrupted" if interrupted_words(look.session, view.table) else ""
-            right = ((f"{duration(seconds)}{of}", "ink"), (slow, "muted"))
+            is_slow = bool(flat.interrupted_words(look.session, view.table))
+            slow: Line = (("  windows interrupted", "muted"),) if is_slow else EMPTY
+            right = ((f"{duration(seconds)}{of}", "ink"), *slow)
     return row(left, right, look)
 
 
+def shown_columns(look: Look, view: FlatView) -> tuple[Column, ...]:
+    """Return the columns that there is room for."""
+    return () if view.table is None else _columns_for(look, view, view.table).shown
+
+
 def _columns_for(look: Look, view: FlatView, table: FlatTable) -> _Columns:
-    absent: dict[By, tuple[_Shown, ...]] = {
-        "module": ("nodes",),
-        "class": ("class", "shape"),
-        "operator": ("class", "nodes", "own", "parameters"),
-    }
-    shown = [name for name in _CELLS if name not in absent[view.by]]
+    chosen = view.chosen_columns.get(view.by, ())
+    shown = list(chosen or flat.usual_columns(table))
 
     def room() -> int:
         return look.cells - 2 - sum(1 + _CELLS[name] for name in shown)
 
-    for name in _YIELD:
+    for name in reversed(chosen) if chosen else _YIELD:
         if room() >= _LEAST_NAME:
             break
         # What the rows are ordered by stays in sight.
@@ -176,26 +166,17 @@ def flat_heading(look: Look, view: FlatView) -> Heading | None:
 
 
 def _heading(view: FlatView, columns: _Columns) -> Heading:
-    unit = columns.unit.unit
-    texts: dict[_Shown, str] = {
-        "total": f"total {unit}",
-        "own": f"self {unit}",
-        "share": "%",
-        "parameters": "params",
-        "macs": "MAC",
-        "flops": "FLOP",
-        "nodes": "modules",
-    }
     titles = [Title(view.by, 1 + columns.name_cells, "name", is_left=True, is_text=True)]
     for column in columns.shown:
-        # A share is one of what the rows are ordered by at first.
-        by = ("total" if view.by == "operator" else "own") if column == "share" else column
+        title, _ = flat.COLUMN_WORDS[column]
+        unit = f" {columns.times.unit}" if column in flat.TIMES else ""
+        by = "own" if column == "share" else column
         titles.append(
             Title(
-                texts.get(column, column),
+                title + unit,
                 1 + _CELLS[column],
                 by,
-                is_left=column in ("class", "shape"),
+                is_left=column in _LEFT,
                 is_text=column == "class",
             )
         )
@@ -205,38 +186,15 @@ def _heading(view: FlatView, columns: _Columns) -> Heading:
 def _row(look: Look, view: FlatView, one: FlatRow, columns: _Columns) -> Line:
     part = known(one.share)
     role = "ink" if part is None or part >= _COLD else "faint"
-    name = middle(safe(row_name(look.session, one)), columns.name_cells, look.glyphs.ellipsis)
+    name = fitted(safe(row_name(look.session, one)), columns.name_cells, look.glyphs.ellipsis)
     spans = [(" ", "ink"), (fit(name, columns.name_cells, look.glyphs.ellipsis), role)]
     for column in columns.shown:
         cells = _CELLS[column]
-        if column in ("class", "shape"):
-            written = one.type if column == "class" else _shape(one)
-            text = fit(middle(safe(written), cells, look.glyphs.ellipsis), cells)
+        text = safe(flat_cell(look.session, one, column, columns.times))
+        if column in _LEFT:
+            text = fit(middle(text, cells, look.glyphs.ellipsis), cells)
             spans.append((" " + text, "faint"))
             continue
         is_hot = column in ("own", "total") and part is not None and part >= _HOT
-        text = _figure(one, column, columns.unit)
         spans.append((" " * (1 + cells - width(text)) + text, "strong ink" if is_hot else role))
     return tuple(spans)
-
-
-def _figure(one: FlatRow, column: _Shown, unit: TimeColumn) -> str:
-    match column:
-        case "share":
-            return percent(known(one.share))
-        case "total" | "own":
-            return seconds_cell(figure_of(one, column), unit)
-        case "calls" | "nodes":
-            return count(known(figure_of(one, column)) or 0)
-        case "parameters" | "macs" | "flops":
-            return _written(figure_of(one, column), count)
-        case _:
-            return _written(one.bytes_moved, size)
-
-
-def _written(figure: Figure, write: Callable[[float], str]) -> str:
-    return UNAVAILABLE if isinstance(figure, Unknown) else write(figure)
-
-
-def _shape(one: FlatRow) -> str:
-    return shape(one.shape) if one.shape is not None else "several"

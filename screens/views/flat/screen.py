@@ -4,8 +4,6 @@ Rows are added up anew as figures come, at most once per second; while keys are 
 where they are.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Sequence
@@ -14,12 +12,20 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from tui_profiler.formatting.text import safe
-from tui_profiler.queries.cost.flat import FlatTable, flat_table
+from tui_profiler.queries.cost.flat import (
+    COLUMN_WORDS,
+    Column,
+    FlatTable,
+    columns_of,
+    flat_table,
+)
 from tui_profiler.queries.time.node_seconds import node_seconds
 from tui_profiler.queries.tree.filter import read_filter
 from tui_profiler.session import Session, Tree
 
 from ...actions.view_keys import FLAT, own_bindings
+from ...common.base_app import BaseApp
+from ...common.column_list import ColumnsScreen
 from ...widgets.heading import Heading, Order
 from ...widgets.key_bar import Keys
 from ...widgets.lines import Line
@@ -33,6 +39,7 @@ from .lines import (
     first_row,
     flat_heading,
     flat_lines,
+    shown_columns,
     status_line,
 )
 from .view import SORT_WORDS, FlatView
@@ -55,6 +62,7 @@ class FlatScreen(PointedScreen):
         ("/", "search"),
         ("s", "sort"),
         ("↵", "in the tree"),
+        ("c", "columns"),
     )
     every_key = FLAT
     BINDINGS: ClassVar[list[BindingType]] = [*own_bindings(FLAT)]
@@ -68,6 +76,11 @@ class FlatScreen(PointedScreen):
         self._touched = -IDLE_SECONDS
         self._is_adding = False
         self._rows = 1
+
+    def on_mount(self) -> None:
+        """Take the columns that the user chose before."""
+        if isinstance(self.app, BaseApp):
+            self.view.chosen_columns = self.app.preferences.flat_columns
 
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
         """Return the table."""
@@ -134,9 +147,9 @@ class FlatScreen(PointedScreen):
     def _current(self) -> int:
         """Return the node of the row under the cursor; of several the one with the most time."""
         row, session = self.view.row, self.session_shown
-        if row is None or self.node in row.nodes:
+        if row is None or self.node in (row.nodes or row.callers):
             return self.node
-        return max(row.nodes, key=lambda node: node_seconds(session, node) or 0.0)
+        return max(row.nodes or row.callers, key=lambda node: node_seconds(session, node) or 0.0)
 
     def selected_path(self) -> str:
         """Return the path of the node under the cursor."""
@@ -169,9 +182,24 @@ class FlatScreen(PointedScreen):
         self.say(SORT_WORDS[self.view.column])
         self.refresh_view()
 
+    def action_columns(self) -> None:
+        """Let the columns be chosen."""
+        by = self.view.by
+
+        def choose(names: tuple[Column, ...]) -> None:
+            self.view.chosen_columns[by] = names
+            self.refresh_view()
+
+        words = {column: COLUMN_WORDS[column] for column in columns_of(by)}
+        chosen = self.view.chosen_columns.get(by, ())
+        self.app.push_screen(ColumnsScreen(words, chosen, self._drawn_columns, choose, self.glyphs))
+
+    def _drawn_columns(self) -> tuple[Column, ...]:
+        return shown_columns(self.look_now(), self.view)
+
     def action_filter(self) -> None:
         """Type a filter, as in the tree."""
-        self.prompt.ask(Prompt("/", self.view.text, self._filter, lambda text: None, _wrong))
+        self.prompt.take(Prompt("/", self.view.text, changed=self._filter, hint=_wrong))
 
     def _filter(self, typed: str) -> None:
         self.view.text = typed
@@ -230,12 +258,14 @@ class FlatScreen(PointedScreen):
         return "\n".join(part_lines(grid)) + "\n"
 
     def _text(self, session: Session, delimiter: str, *, is_all: bool) -> str:
-        from tui_profiler.reports.csv.flat import rows_text  # noqa: PLC0415 # only for this
+        from tui_profiler.reports.csv import flat_rows_csv  # noqa: PLC0415 # only for this
 
         rows = self.view.rows
         if not is_all:
             rows = rows[self.view.at : self.view.at + 1]
-        written = rows_text(session, self.view.by, rows, with_titles=is_all, delimiter=delimiter)
+        written = flat_rows_csv(
+            session, self.view.by, rows, with_titles=is_all, delimiter=delimiter
+        )
         return written if is_all else written.rstrip("\n")
 
 

@@ -1,9 +1,8 @@
 """What a flat table shows: its rows as they are filtered and ordered, and the cursor."""
 
-from __future__ import annotations
-
 from tui_profiler.queries.cost.flat import (
     BYS,
+    COLUMN_WORDS,
     By,
     Column,
     FlatRow,
@@ -15,17 +14,18 @@ from tui_profiler.queries.tree import filter as filters
 from tui_profiler.session import Session
 
 SORT_WORDS: dict[Column, str] = {
+    **{column: f"by {title}" for column, (title, _) in COLUMN_WORDS.items()},
     "own": "by self time",
     "total": "by total time",
-    "calls": "by calls",
-    "nodes": "by modules",
+    "share": "by share",
+    "cpu": "by CPU time",
+    "gpu": "by GPU time",
+    "allocated": "by allocated bytes",
     "parameters": "by parameters",
     "macs": "by MACs",
     "flops": "by FLOPs",
-    "bytes": "by bytes",
-    "shape": "by elements of the output",
-    "name": "by name",
-    "class": "by class",
+    "input": "by elements of the input",
+    "output": "by elements of the output",
 }
 
 
@@ -42,8 +42,10 @@ class FlatView:
         self.column: Column = "own"
         self.descending = True
         self._chosen: tuple[Column, bool] | None = None
-        self._name: tuple[str, int] | None = None
-        """Name and first node of the row under the cursor."""
+        self._key: tuple[str, int] | None = None
+        """Of the row under the cursor."""
+        self.chosen_columns: dict[By, tuple[Column, ...]] = {}
+        """Of the user's choice; none leaves it to the width."""
 
     def take(self, session: Session, table: FlatTable, *, keeps_order: bool) -> None:
         """Take a newer table.
@@ -58,9 +60,9 @@ class FlatView:
         self.table = table
         self.arrange(session)
         if before and is_same:
-            place = {_key(row): at for at, row in enumerate(before)}
+            place = {row.key: at for at, row in enumerate(before)}
             last = len(place)
-            self.rows = tuple(sorted(self.rows, key=lambda row: place.get(_key(row), last)))
+            self.rows = tuple(sorted(self.rows, key=lambda row: place.get(row.key, last)))
 
     def arrange(self, session: Session) -> None:
         """Choose and order the rows anew."""
@@ -71,13 +73,18 @@ class FlatView:
         rows = in_order(self.table.rows, self.column, descending=self.descending)
         if filters.read_filter(self.text).terms:
             found = frozenset(filters.matches(session, self.text, operators=self.by == "operator"))
-            rows = tuple(row for row in rows if not found.isdisjoint(row.nodes))
+            rows = tuple(
+                row
+                for row in rows
+                if not found.isdisjoint(row.nodes)
+                or (row.callers and filters.matches_name(self.text, row.name))
+            )
         self.rows = rows
 
     @property
     def at(self) -> int:
         """Place of the cursor; 0 where its row is not shown."""
-        return next((at for at, row in enumerate(self.rows) if _key(row) == self._name), 0)
+        return next((at for at, row in enumerate(self.rows) if row.key == self._key), 0)
 
     @property
     def row(self) -> FlatRow | None:
@@ -87,23 +94,23 @@ class FlatView:
     def point_to(self, node: int) -> None:
         """Put the cursor on the row of a node; where none is, on the first row."""
         row = self.row
-        if row is not None and self._name is not None and node in row.nodes:
+        if row is not None and self._key is not None and node in row.nodes:
             return
         row = next((row for row in self.rows if node in row.nodes), None)
-        self._name = _key(row) if row is not None else None
+        self._key = row.key if row is not None else None
 
     def move(self, by: int) -> FlatRow | None:
         """Move the cursor by so many rows, no further than the ends."""
         if not self.rows:
             return None
         row = self.rows[min(max(self.at + by, 0), len(self.rows) - 1)]
-        self._name = _key(row)
+        self._key = row.key
         return row
 
     def next_by(self) -> By:
         """Show what is grouped in the next way."""
         self.by = BYS[(BYS.index(self.by) + 1) % len(BYS)]
-        self.table, self.rows, self._name = None, (), None
+        self.table, self.rows, self._key = None, (), None
         self._chosen = None
         return self.by
 
@@ -111,7 +118,3 @@ class FlatView:
         """Order by a column."""
         self._chosen = (column, descending)
         self.arrange(session)
-
-
-def _key(row: FlatRow) -> tuple[str, int]:
-    return row.name, row.nodes[0]

@@ -1,12 +1,8 @@
 """The panel below the tree, where there is no room for one beside it."""
 
-from __future__ import annotations
-
-from typing import Literal, TypeAlias
-
 from tui_profiler.figures.units import count, duration, shape, share, size, thousands, three_digits
 from tui_profiler.figures.units import intensity as intensity_text
-from tui_profiler.formatting.canvas import UNICODE, Glyphs, nice_ceiling, sparkline
+from tui_profiler.formatting.canvas import nice_ceiling, sparkline
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import NO_FORWARD, Sample, Tensor, Unknown, known
 from tui_profiler.queries.cost import bound
@@ -15,69 +11,35 @@ from tui_profiler.queries.panel.state import is_stale
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of
 from tui_profiler.queries.time.series import last_calls, utilisation
 from tui_profiler.queries.tree.names import fitted
-from tui_profiler.session import EMPTY as NO_SESSION
-from tui_profiler.session import Session, Timing
+from tui_profiler.session import Timing
 
 from ...widgets.bound_lines import bound_lines, verdict, why_on_paper
 from ...widgets.file_lines import file_lines
 from ...widgets.identity_lines import detail_of, flops, macs, tensor_lines, title_of, work_lines
-from ...widgets.lines import EMPTY, Line, LinesWidget, cut, line_width
+from ...widgets.lines import EMPTY, Line, cut, line_width
 from ...widgets.machine_lines import busy, machine_lines, memory_text
 from ...widgets.rows import LABEL, Look, columns, finished, meter, row, without_colour
+from ...widgets.step_lines import node_step_lines, step_remarks, step_row
 from ...widgets.timing_lines import counted, in_unit, timing_lines, unit_of, why_not_measured
+from .why_lines import Why, why_pages
 
-
-class Compact(LinesWidget):
-    """Shows the selected node in a few lines, in one line where that is all there is."""
-
-    DEFAULT_CSS = """
-    Compact { width: 1fr; height: 5; }
-    """
-
-    def __init__(
-        self, glyphs: Glyphs = UNICODE, *, id: str | None = None, classes: str | None = None
-    ) -> None:
-        super().__init__(id=id, classes=classes)
-        self.glyphs = glyphs
-        self._shown: tuple[Session, int, float, str | None] = (NO_SESSION, 0, 0.0, None)
-        self._drawn: tuple[object, ...] = ()
-
-    def show(self, session: Session, node: int, now: float, section: str | None = None) -> None:
-        """Show a node of a session as it is at ``now``, seconds on the probe's clock.
-
-        Args:
-            session: what is known.
-            node: index of the selected node.
-            now: tells whether the figures are old.
-            section: ``work``, ``timing``, ``bound`` or ``machine`` in full; None is all in short.
-        """
-        self._shown = (session, node, now, section)
-        self._draw()
-
-    def on_resize(self) -> None:
-        """Lay the panel out anew."""
-        self._draw()
-
-    def _draw(self) -> None:
-        session, node, now, section = self._shown
-        cells, rows = self.size
-        # The clock alone changes nothing here, until what is known becomes old.
-        wanted = (session, node, section, is_stale(session, now), cells, rows)
-        if cells <= 2 or rows <= 0 or wanted == self._drawn:
-            return
-        self._drawn = wanted
-        look = Look(session, node, now, cells, self.glyphs)
-        self.lines = (one_line(look),) if rows == 1 else compact_lines(look, rows, section)
-
-
-Section: TypeAlias = Literal["work", "timing", "bound", "machine"]
 _SPARK = 35
 
 
 def compact_lines(look: Look, rows: int, section: str | None = None) -> tuple[Line, ...]:
     """Return exactly ``rows`` lines: a title, then all sections in short or one in full."""
+    if rows == 1:
+        return (one_line(look),)
     lines = _in_full(look, section, rows - 1) if section else _in_short(look)
     return finished((_title(look, section), *lines), look, rows)
+
+
+def answer_lines(look: Look, asked: Why, rows: int) -> tuple[tuple[Line, ...], int]:
+    """Return where the figures come from, exactly ``rows`` lines, and how many pages there are."""
+    pages = why_pages(look, asked, rows - 1)
+    title = _title(look, f"why  {asked.hint(len(pages))}")
+    page = pages[min(asked.page, len(pages) - 1)]
+    return finished((title, *page), look, rows), len(pages)
 
 
 def one_line(look: Look) -> Line:
@@ -130,15 +92,26 @@ def _in_full(look: Look, section: str, rows: int) -> tuple[Line, ...]:
             lines = timing_lines(look, max(min(rows - 2, 3), 1))[1:]
         case "bound":
             lines = bound_lines(look)[1:]
+        case "step":
+            lines = _step(look)
         case _:
             lines = machine_lines(look)[1:]
     return lines[:rows]
 
 
+def _step(look: Look) -> tuple[Line, ...]:
+    """Return what is told of the whole step for the root, of any other node what it takes of it."""
+    if look.node == 0 or not (lines := node_step_lines(look)):
+        return step_remarks(look)
+    return lines[1:]
+
+
 def _in_short(look: Look) -> tuple[Line, ...]:
     if look.tree is not None and not look.tree.has_forward:
         return (_work(look), *_file(look), _machine(look))
-    figures = (_work(look), _timing(look), _bound(look), _machine(look))
+    step = step_row(look)
+    first = _labelled("step", list(step), EMPTY, look) if step else _work(look)
+    figures = (first, _timing(look), _bound(look), _machine(look))
     return without_colour(figures) if is_stale(look.session, look.now) else figures
 
 

@@ -1,7 +1,5 @@
 """The inside section: a leaf's operators, or a block's slowest modules."""
 
-from __future__ import annotations
-
 from tui_profiler.figures.units import count, duration, share_cell, size
 from tui_profiler.formatting.text import safe, width
 from tui_profiler.queries.cost.bound import LETTERS

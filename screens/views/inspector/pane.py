@@ -1,93 +1,60 @@
 """The right pane: one node in full, and the machine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from tui_profiler.figures.units import duration, thousands
 from tui_profiler.figures.units import share as share_text
-from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import LoadSpec
 from tui_profiler.queries.panel.state import is_stale
 from tui_profiler.queries.time.node_seconds import part_of
-from tui_profiler.session import EMPTY as NO_SESSION
-from tui_profiler.session import Session
-from tui_profiler.session.windows import Shares
+from tui_profiler.session.columns import Shares
 
 from ...widgets.bound_lines import bound_lines
 from ...widgets.file_lines import file_lines
 from ...widgets.identity_lines import identity_lines, tensor_lines, work_lines
-from ...widgets.lines import EMPTY, Line, LinesWidget
+from ...widgets.lines import EMPTY, Line
 from ...widgets.machine_lines import machine_lines
 from ...widgets.rows import LABEL, Look, columns, finished, row, section, without_colour
+from ...widgets.step_lines import node_step_lines, step_lines
 from ...widgets.timing_lines import timing_lines
 from .inside_lines import inside_lines
 from .request_lines import request_lines
-
-
-class Inspector(LinesWidget):
-    """Shows what is known of the selected node."""
-
-    DEFAULT_CSS = """
-    Inspector { width: 48; height: 1fr; }
-    """
-
-    def __init__(
-        self,
-        glyphs: Glyphs = UNICODE,
-        spec: LoadSpec | None = None,
-        *,
-        id: str | None = None,
-        classes: str | None = None,
-    ) -> None:
-        super().__init__(id=id, classes=classes)
-        self.glyphs = glyphs
-        self.spec = spec
-        """What was asked for: shown until there is a tree."""
-        self._shown: tuple[Session, int, float] = (NO_SESSION, 0, 0.0)
-        self._drawn: tuple[object, ...] = ()
-
-    def show(self, session: Session, node: int, now: float) -> None:
-        """Show a node of a session as it is at ``now``, seconds on the probe's clock."""
-        self._shown = (session, node, now)
-        self._draw()
-
-    def on_resize(self) -> None:
-        """Lay the panel out anew."""
-        self._draw()
-
-    def _draw(self) -> None:
-        session, node, now = self._shown
-        cells, rows = self.size
-        # The clock alone changes nothing here, until what is known becomes old.
-        wanted = (session, node, is_stale(session, now), cells, rows)
-        if cells > 2 and rows > 0 and wanted != self._drawn:
-            self._drawn = wanted
-            look = Look(session, node, now, cells, self.glyphs)
-            self.lines = (
-                request_lines(look, rows, self.spec)
-                if session.tree is None
-                else inspector_lines(look, rows)
-            )
-
+from .why_lines import Why, why_pages
 
 Block = tuple[Line, ...]
+LEAST_ANSWER = 4
+"""Rows of an answer for which the machine makes room."""
 
 
 def inspector_lines(look: Look, rows: int) -> tuple[Line, ...]:
     """Return exactly ``rows`` lines of exactly the look's width."""
+    if look.session.tree is None:
+        return request_lines(look, rows)
     machine = machine_lines(look)
-    room = rows - len(machine)
-    if room <= 0:
-        return finished(machine, look, rows)
+    room = max(rows - len(machine) - 1, 0)
     above: Block = ()
     for above in _forms(look):
-        if len(above) <= room - 1:
+        if len(above) <= room:
             break
-    above = above[: max(room - 1, 0)]
-    blank = (EMPTY,) * (room - len(above))
-    return finished((*above, *blank, *machine), look, rows)
+    return _above(above[:room], machine, look, rows)
+
+
+def answer_lines(look: Look, asked: Why, rows: int) -> tuple[tuple[Line, ...], int]:
+    """Return where the figures come from, exactly ``rows`` lines, and how many pages there are."""
+    machine, identity = machine_lines(look), identity_lines(look)
+    room = rows - len(machine) - 1 - len(identity) - 2
+    if room < LEAST_ANSWER:
+        machine, room = (), rows - len(identity) - 2
+    pages = why_pages(look, asked, room)
+    title = section("why", asked.hint(len(pages)), look, "strong accent")
+    page = pages[min(asked.page, len(pages) - 1)]
+    return _above((*identity, EMPTY, title, *page), machine, look, rows), len(pages)
+
+
+def _above(lines: Block, machine: Block, look: Look, rows: int) -> Block:
+    """Pin the machine to the bottom."""
+    blank = (EMPTY,) * max(rows - len(lines) - len(machine), 0)
+    return finished((*lines, *blank, *machine), look, rows)
 
 
 def _forms(look: Look) -> Iterator[Block]:
@@ -99,7 +66,23 @@ def _forms(look: Look) -> Iterator[Block]:
         yield _stacked(identity, tensors, file)
         yield _stacked(identity, file)
         return
+    if look.node == 0 and (step := step_lines(look)):
+        yield _stacked(identity, (*tensors, *work), step, *_live(look, 1), window_lines(look))
+        yield _stacked(identity, (*tensors, *work), step, *_live(look, 1))
+        yield _stacked(identity, work, step, _live(look, 1)[0])
+        yield _stacked(identity, step, _live(look, 1)[0])
+        yield _stacked(identity, step)
+        return
     tall, window, with_tensors = _live(look, 3), window_lines(look), (*tensors, *work)
+    if step := node_step_lines(look):
+        flat = _live(look, 1)
+        yield _stacked(identity, with_tensors, *tall, step, window, inside_lines(look))
+        yield _stacked(identity, with_tensors, *tall, step, window)
+        yield _stacked(identity, with_tensors, *flat, step, window)
+        yield _stacked(identity, with_tensors, *flat, step)
+        yield _stacked(identity, work, *flat, step)
+        yield _stacked(identity, flat[0], step)
+        return
     yield _stacked(identity, with_tensors, *tall, window, inside_lines(look))
     yield _stacked(identity, with_tensors, *tall, window)
     flat = _live(look, 1)

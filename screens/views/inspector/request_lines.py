@@ -1,7 +1,5 @@
 """What was asked for, beside the stages while a model is on its way."""
 
-from __future__ import annotations
-
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import LoadSpec
 from tui_profiler.queries.panel.phrases import device_text, input_text, model_name
@@ -9,7 +7,7 @@ from tui_profiler.session import Session
 
 from ...widgets.lines import EMPTY, Line
 from ...widgets.machine_lines import machine_lines
-from ...widgets.rows import LABEL, Look, finished, row, words
+from ...widgets.rows import Look, finished, labelled, row, words
 
 _NO_WEIGHTS = "random (--weights for trained)"
 _WITH_RANDOM = ("timm", "hf")
@@ -29,20 +27,16 @@ def request_lines(look: Look, rows: int, spec: LoadSpec | None = None) -> tuple[
         row(((model_name(look.session, spec), "strong ink"),), EMPTY, look),
         *words(_OBSERVED[spec.observed] if spec is not None and spec.observed else _ASKED, look),
         EMPTY,
-        *(line for label, value in facts for line in _fact(label, value, look)),
+        *(
+            line
+            for label, value in facts
+            for line in labelled(label, value or look.glyphs.dash, look)
+        ),
     )
     machine = machine_lines(look)
     room = max(rows - len(machine) - 1, 0)
     blank = (EMPTY,) * (max(room - len(above), 0) + 1)
     return finished((*above[:room], *blank, *machine), look, rows)
-
-
-def _fact(label: str, value: str, look: Look) -> tuple[Line, ...]:
-    dash = look.glyphs.dash
-    first, *rest = words(value, look, "ink", LABEL) or words(dash, look, "ink", LABEL)
-    blank, (text, role), *end = first[:1], first[1], *first[2:]
-    labelled: Line = (*blank, (label.ljust(LABEL), "muted"), (text[LABEL:], role), *end)
-    return (labelled, *rest)
 
 
 def _facts(session: Session, spec: LoadSpec | None) -> tuple[tuple[str, str], ...]:

@@ -1,7 +1,5 @@
 """Energy in words: of a forward, of one node, and what counts it; an estimate wears a ``~``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tui_profiler.figures.units import energy, quantity, share, size, three_digits
@@ -9,14 +7,15 @@ from tui_profiler.formatting.text import safe
 from tui_profiler.messages import EnergyTotals, Figure, Sample, Unknown
 from tui_profiler.queries.cost.energy import (
     ForwardEnergy,
+    PaperEnergy,
     closure,
+    energy_on_paper,
     forward_energy,
     idle_watts,
     node_energy,
     replay_of,
     too_short,
 )
-from tui_profiler.queries.cost.energy_on_paper import PaperEnergy, energy_on_paper
 from tui_profiler.queries.cost.machine import working_set
 
 from ...widgets.lines import EMPTY, Line
@@ -43,20 +42,20 @@ def node_energy_lines(look: Look) -> tuple[Line, ...]:
     found = node_energy(look.session, look.node)
     if isinstance(found, Unknown):
         provenance = "not measured"
-        lines = [*absent("a forward", safe(found.reason), look, _LABEL), *_on_paper(look)]
+        lines = [*absent("per forward", safe(found.reason), look, _LABEL), *_on_paper(look)]
     elif found.counts:
         provenance = f"measured, {found.counts} replays"
         between = f"{energy(found.low)} to {energy(found.high)}"
-        lines = [_said("a forward", energy(found.joules), look), _said("replays", between, look)]
+        lines = [_said("per forward", energy(found.joules), look), _said("replays", between, look)]
         missed = closure(look.session, look.node)
         if not isinstance(missed, Unknown):
-            lines.append(_said("modules inside add up to", f"{share(1 + missed)} of it", look))
+            lines.append(_said("sum of children", f"{share(1 + missed)} of it", look))
     else:
-        provenance = "estimated by its share of the time"
+        provenance = "estimated from its share of the time"
         between = f"{energy(found.low)} to {energy(found.high)}"
         lines = [
-            _said("a forward", f"~{energy(found.joules)}", look),
-            _said("between", between, look),
+            _said("per forward", f"~{energy(found.joules)}", look),
+            _said("bounds", between, look),
         ]
     replay = replay_of(look.session, look.node)
     if replay is not None and replay.why_none:
@@ -66,10 +65,10 @@ def node_energy_lines(look: Look) -> tuple[Line, ...]:
 
 def _forward(look: Look, found: ForwardEnergy | Unknown) -> list[Line]:
     if isinstance(found, Unknown):
-        return [*absent("a forward", safe(found.reason), look, _LABEL), *_on_paper(look)]
+        return [*absent("per forward", safe(found.reason), look, _LABEL), *_on_paper(look)]
     by = "counted" if found.source == "counter" else "integrated power"
     lines = [
-        _said("a forward", f"{energy(found.joules)}  {by} over {found.seconds:.0f} s", look),
+        _said("per forward", f"{energy(found.joules)}  {by} over {found.seconds:.0f} s", look),
         *_figure("above idle", found.above_idle_joules, lambda value: energy(max(value, 0)), look),
         *_figure("FLOP per joule", found.flops_per_joule, lambda x: quantity(x, "FLOP/J"), look),
     ]
@@ -112,7 +111,11 @@ def _working_set(look: Look) -> tuple[Line, ...]:
     found = working_set(look.session, look.node)
     if isinstance(found, Unknown):
         return absent("working set", safe(found.reason), look, _LABEL)
-    held = f"fits in L{found.fits.level}, {size(found.fits.bytes)}" if found.fits else "no cache"
+    held = (
+        f"fits in L{found.fits.level}, {size(found.fits.bytes)}"
+        if found.fits
+        else "fits in no cache"
+    )
     return (_said("working set", f"{size(found.bytes)}, {held}", look),)
 
 

@@ -1,31 +1,51 @@
-"""The machine screen: every counter of the hardware, and the energy of a forward."""
+"""The machine screen: every counter of the hardware, and the energy of a forward.
 
-from __future__ import annotations
+Figures of one section that are all missing for one reason are one line.
+"""
 
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, TypeAlias
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from tui_profiler.figures.units import (
+    count,
+    frequency,
+    rate,
+    share,
+    size,
+    thousands,
+    three_digits,
+)
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
+from tui_profiler.formatting.text import safe, wrap
+from tui_profiler.messages import Allocator, Figure, Gpu, Sample, Unknown, known
+from tui_profiler.queries.cost import machine
+from tui_profiler.queries.cost.ceilings import roofs_of
+from tui_profiler.queries.time import cores
+from tui_profiler.reports.ceilings import label_of, quality_of, said_of, value_of
 
 from ...common.scrolling import ScrollingScreen
-from ...widgets.header import Header
-from ...widgets.key_bar import KeyBar, key_bar
-from ...widgets.rows import Look, finished
+from ...widgets.header import header_lines
+from ...widgets.key_bar import key_bar
+from ...widgets.line_widgets import KeyBar, Panel
+from ...widgets.lines import EMPTY, Line
+from ...widgets.machine_lines import machine_lines
+from ...widgets.rows import Look, absent, finished, pending, row, section
 from ...widgets.scrolled import ScrolledLines
-from .lines import hardware_lines
+from .energy_lines import machine_energy_lines
 
 _KEYS = (("esc", "back"), ("↑↓", "scroll"), ("g", "top"), ("G", "end"))
+_LABEL = 24
+MOST_PROGRAMS = 5
+Fact: TypeAlias = tuple[str, Figure, Callable[[float], str]]
+"""What it is called, its value, and how that is written."""
 
 
 class MachineScreen(ScrollingScreen[None]):
     """Shows the machine until it is left."""
 
-    CSS = """
-    MachineScreen #header, MachineScreen #keys { height: 1; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("M", "back", show=False, id="machine"),
     ]
@@ -38,7 +58,7 @@ class MachineScreen(ScrollingScreen[None]):
 
     def compose(self) -> ComposeResult:
         """The header, the sections, the keys."""
-        yield Header(self._glyphs, id="header")
+        yield Panel(id="header")
         yield ScrolledLines(self._glyphs, id="lines")
         yield KeyBar(id="keys")
 
@@ -60,12 +80,287 @@ class MachineScreen(ScrollingScreen[None]):
         if not self.is_current:
             return
         session, body = self.session, self.query_one(ScrolledLines)
-        self.query_one(Header).show(session, self._now())
+        look = Look(session, 0, self._now(), max(body.size.width - 1, 3), self._glyphs)
+        self.query_one("#header", Panel).show(look, lambda look, rows: header_lines(look))
         # A tick changes nothing here but the energy, which comes with the samples.
         wanted = (session.sample, session.environment, session.ended, body.size)
         if wanted != self._drawn:
             self._drawn = wanted
-            look = Look(session, 0, self._now(), max(body.size.width - 1, 3), self._glyphs)
             body.show(finished(hardware_lines(look), look))
         keys = key_bar(_KEYS, (), self.size.width, self._glyphs)
         self.query_one("#keys", KeyBar).lines = (keys,)
+
+
+def hardware_lines(look: Look) -> tuple[Line, ...]:
+    """Return all sections; a blank row between."""
+    sample = look.session.sample
+    if sample is None:
+        return pending("machine", "the first sample", look)
+    blocks = (
+        machine_lines(look),
+        _cores(look),
+        _process(look, sample),
+        _caches(look),
+        _roofline(look),
+        _counters(look, sample),
+        _traffic(look, sample),
+        *(_allocator(look, one) for one in _allocators(sample)),
+        *(_gpu(look, gpu) for gpu in _gpus(sample)),
+        machine_energy_lines(look, sample),
+    )
+    lines: list[Line] = []
+    for block in blocks:
+        if block and lines:
+            lines.append(EMPTY)
+        lines += block
+    return tuple(lines)
+
+
+def _facts(title: str, provenance: str, facts: Sequence[Fact], look: Look) -> tuple[Line, ...]:
+    """Return a section; where nothing in it is known and for one reason, that reason once."""
+    head = section(title, provenance, look)
+    reasons = {figure.reason if isinstance(figure, Unknown) else "" for _, figure, _ in facts}
+    if len(reasons) == 1 and "" not in reasons:
+        return (head, *absent(facts[0][0], safe(reasons.pop()), look, _LABEL))
+    lines: list[Line] = [head]
+    for label, figure, written in facts:
+        if isinstance(figure, Unknown):
+            lines += absent(label, safe(figure.reason), look, _LABEL)
+        else:
+            lines.append(_said(label, written(figure), look))
+    return tuple(lines)
+
+
+def _said(label: str, text: str, look: Look) -> Line:
+    return row(((label.ljust(_LABEL), "muted"), (text, "ink")), EMPTY, look)
+
+
+def _cores(look: Look) -> tuple[Line, ...]:
+    """Return who has the cores: this process, the others together, those that take most."""
+    used, seen = cores.cores_used(look.session), look.session.programs
+    if used is None:
+        return ()
+    facts: list[Fact] = [("this process", used.this, _cores_text)]
+    thread = cores.thread_time(look.session)
+    if isinstance(thread, Unknown):
+        facts.append(("forward thread", thread, share))
+    else:
+        facts += [
+            (
+                "forward thread, on core",
+                cores.share_of_forward(thread, thread.on_core),
+                _of_forward,
+            ),
+            (
+                "forward thread, waiting",
+                cores.share_of_forward(thread, thread.waiting),
+                _of_forward,
+            ),
+            ("page faults, minor", thread.minor_faults, _per_forward),
+            ("page faults, major", thread.major_faults, _per_forward),
+        ]
+    facts.append(("other processes", used.others, _cores_text))
+    quota, heat, steal = cores.throttled(look.session)
+    facts += [("CPU quota used up", quota, _of_ten_seconds)] if quota else []
+    facts += [("throttled by heat", heat, _of_ten_seconds)] if heat else []
+    facts += [("other virtual machines", steal, _of_ten_seconds)] if steal else []
+    hertz = None if look.session.sample is None else known(look.session.sample.frequency_hertz)
+    many = f"{used.cores} × {frequency(hertz)}" if hertz else f"{used.cores} cores"
+    lines = [*_facts("cores", f"{many}, available to this process", facts, look)]
+    if seen is None:
+        return tuple(lines)
+    for one in cores.other_programs(look.session)[:MOST_PROGRAMS]:
+        name = safe(one.name)
+        took = f"{_cores_text(one.cores)}  {size(one.memory_bytes)}  pid {one.pid}"
+        lines.append(_said(f"  {name}", took, look))
+    found = seen.pressure
+    pressed: list[Fact] = [
+        ("waiting for a core", found.cpu, _of_ten_seconds),
+        ("waiting for memory", found.memory, _of_ten_seconds),
+        ("waiting for a disk", found.io, _of_ten_seconds),
+    ]
+    return (*lines, EMPTY, *_facts("pressure", "of all processes", pressed, look))
+
+
+def _cores_text(value: float) -> str:
+    return f"{share(value)} of a core"
+
+
+def _of_forward(value: float) -> str:
+    return f"{share(value)} of a forward"
+
+
+def _per_forward(value: float) -> str:
+    return f"{value:.3g} per forward"
+
+
+def _of_ten_seconds(value: float) -> str:
+    return f"{share(value)} of the last 10 s"
+
+
+def _process(look: Look, sample: Sample) -> tuple[Line, ...]:
+    facts: list[Fact] = [
+        ("busy cores", sample.process_cpu, three_digits),
+        ("parallel efficiency", machine.parallel_efficiency(look.session), share),
+        ("threads", sample.process_threads, count),
+        ("resident", sample.process_bytes, size),
+        ("peak RSS", sample.process_peak_bytes, size),
+    ]
+    return _facts("process", "of this model", facts, look)
+
+
+def _caches(look: Look) -> tuple[Line, ...]:
+    environment, loop = look.session.environment, look.session.loop
+    head = section("caches", "of the processor", look)
+    if environment is None and loop is not None and loop.state == "finished":
+        reason = "read when torch is imported; this file needs no torch"
+        return (head, *absent("caches", reason, look, _LABEL))
+    if environment is None:
+        return (head, *pending("caches", "after torch is imported", look, _LABEL))
+    if not environment.caches:
+        return (head, *absent("caches", "not reported by the kernel", look, _LABEL))
+    lines = [
+        _said(
+            f"L{cache.level}",
+            f"{thousands(cache.count)} × {size(cache.bytes)}, "
+            + ("per core" if cache.cores == 1 else f"per {cache.cores} cores"),
+            look,
+        )
+        for cache in environment.caches
+    ]
+    return (head, *lines)
+
+
+def _roofline(look: Look) -> tuple[Line, ...]:
+    """Return every roof with its quality."""
+    found = look.session.ceilings
+    if found is None:
+        return ()
+    waits = f"waiting read from {safe(found.waits_from)}" if found.waits_from else ""
+    lines: list[Line] = [section("roofline", waits, look)]
+    for roof in roofs_of(found):
+        label = label_of(roof)
+        if isinstance(roof.figure, Unknown):
+            lines += absent(label, safe(roof.figure.reason), look, _LABEL)
+            continue
+        kept = roof.quality
+        waited = f"waited {share(kept.busy)}" if kept is not None else ""
+        lines.append(_said(label, f"{value_of(roof)}  {quality_of(roof)}", look))
+        why = ", ".join(filter(None, (said_of(roof), waited)))
+        room = max(look.cells - _LABEL - 1, 1)
+        lines += [_said("", part, look) for part in wrap(why, room) if why]
+    return tuple(lines)
+
+
+def _counters(look: Look, sample: Sample) -> tuple[Line, ...]:
+    found = sample.counters
+    if found is None:
+        reason = "this recording is older than the figure"
+        return (section("counters", "", look), *absent("instructions", reason, look, _LABEL))
+    took_turns = "multiplexed, scaled" if 0 < found.counted_share < 0.999 else "last interval"
+    facts: list[Fact] = [
+        ("instructions", found.instructions, count),
+        ("cycles", found.cycles, count),
+        ("instructions per cycle", machine.instructions_per_cycle(found), three_digits),
+        ("cache references", found.cache_references, count),
+        ("cache misses", machine.miss_share(found), lambda value: f"{share(value)} of references"),
+        (
+            "last-level misses",
+            machine.last_level_miss_share(found),
+            lambda x: f"{share(x)} of loads",
+        ),
+    ]
+    return _facts("counters", took_turns, facts, look)
+
+
+def _bytes_a_second(value: float) -> str:
+    return rate(value, "B/s")
+
+
+def _traffic(look: Look, sample: Sample) -> tuple[Line, ...]:
+    found = sample.traffic
+    if found is None:
+        return ()
+
+    def times_a_second(value: float) -> str:
+        return f"{count(value)} /s" if value >= 1 else f"{value:.1f} /s"
+
+    facts: list[Fact] = [
+        ("disks, read", found.disk_read_bytes, _bytes_a_second),
+        ("disks, written", found.disk_written_bytes, _bytes_a_second),
+        ("network, received", found.network_received_bytes, _bytes_a_second),
+        ("network, sent", found.network_sent_bytes, _bytes_a_second),
+        ("this process, read", found.process_read_bytes, _bytes_a_second),
+        ("this process, written", found.process_written_bytes, _bytes_a_second),
+        ("context switches, voluntary", found.voluntary_switches, times_a_second),
+        ("context switches, involuntary", found.involuntary_switches, times_a_second),
+    ]
+    return _facts("traffic", "last interval", facts, look)
+
+
+def _allocators(sample: Sample) -> tuple[Allocator, ...]:
+    return () if isinstance(sample.allocators, Unknown) else sample.allocators
+
+
+def _allocator(look: Look, one: Allocator) -> tuple[Line, ...]:
+    facts: list[Fact] = [
+        ("allocated", one.allocated_bytes, size),
+        ("reserved", one.reserved_bytes, size),
+        ("fragmentation", machine.fragmentation(one), lambda value: f"{share(value)} of reserved"),
+        ("peak allocated", one.peak_allocated_bytes, size),
+        ("peak reserved", one.peak_reserved_bytes, size),
+        ("retries", one.retries, _times),
+        ("out of memory", one.out_of_memory, _times),
+    ]
+    return _facts(f"allocator of {safe(one.device)}", "of torch", facts, look)
+
+
+def _times(value: float) -> str:
+    return "never" if value == 0 else f"{thousands(round(value))}×"
+
+
+def _gpus(sample: Sample) -> tuple[Gpu, ...]:
+    return () if isinstance(sample.gpus, Unknown) else sample.gpus
+
+
+def _gpu(look: Look, gpu: Gpu) -> tuple[Line, ...]:
+    def watts(value: float) -> str:
+        return f"{three_digits(value)} W"
+
+    seen = f"cuda:{gpu.cuda_index}" if gpu.cuda_index is not None else "cuda:N not known"
+    facts: list[Fact] = [
+        ("power, instantaneous", gpu.power_instant_watts, watts),
+        ("power, 1 s average", gpu.power_average_watts, watts),
+        ("module power", gpu.module_watts, watts),
+        ("memory power", gpu.memory_watts, watts),
+        ("power limit", gpu.power_limit_watts, watts),
+        ("clock", gpu.clock_hertz, frequency),
+        ("memory clock", gpu.memory_clock_hertz, frequency),
+        ("PCIe, sent", gpu.pcie_sent_bytes, _bytes_a_second),
+        ("PCIe, received", gpu.pcie_received_bytes, _bytes_a_second),
+        ("PCIe generation", gpu.pcie_generation, lambda value: f"{value:.0f}"),
+        ("PCIe lanes", gpu.pcie_width, lambda value: f"{value:.0f}"),
+    ]
+    lines = [*_facts(f"gpu {safe(gpu.name)}", seen, facts, look)]
+    if programs := cores.gpu_programs(look.session, gpu.index)[:MOST_PROGRAMS]:
+        for named in programs:
+            took = f"{_held(look, named.memory_bytes, named.utilisation)}  pid {named.pid}"
+            lines.append(_said(f"  {safe(named.name) or 'process'}", took, look))
+    elif isinstance(gpu.processes, Unknown):
+        lines += absent("processes", safe(gpu.processes.reason), look, _LABEL)
+    else:
+        for one in gpu.processes:
+            used = _held(look, one.memory_bytes, one.utilisation)
+            lines.append(_said(f"process {one.pid}", used, look))
+    for part in gpu.mig:
+        number = "" if part.cuda_index is None else f"  cuda:{part.cuda_index}"
+        held = "" if isinstance(part.memory_bytes, Unknown) else size(part.memory_bytes)
+        lines.append(_said("slice", f"{safe(part.name)}  {held}{number}", look))
+    return tuple(lines)
+
+
+def _held(look: Look, memory_bytes: Figure, utilisation: Figure) -> str:
+    """Return what a process takes of a GPU; what is not known has a dash."""
+    held = look.glyphs.dash if isinstance(memory_bytes, Unknown) else size(memory_bytes)
+    used = look.glyphs.dash if isinstance(utilisation, Unknown) else share(utilisation)
+    return f"{held}  {used}"

@@ -1,7 +1,5 @@
 """The memory screen's view: what is alive over one forward, who, and predicted beside measured."""
 
-from __future__ import annotations
-
 from tui_profiler.figures.units import ZERO, shape, share, size, thousands
 from tui_profiler.formatting.canvas import bar, half_cells
 from tui_profiler.formatting.text import fit, middle, safe, width
@@ -116,7 +114,7 @@ def _how(plot: Plot) -> str:
     most = -(-len(plot.memory) // plot.cells) * plot.memory.steps.each
     if most > 1:
         return f"predicted, maximum of {thousands(most)} operators per column"
-    return "predicted, operators in order"
+    return "predicted, in execution order"
 
 
 def _below(
@@ -280,13 +278,13 @@ def alive_lines(
     lines = [section(f"alive at {when}", _total(tree, found), look)]
     if weights := weight_bytes(tree):
         count = f"{thousands(weight_tensors(tree))} tensors"
-        lines.append(_owner("weights", count, weights, top, look))
+        lines.append(owner("weights", count, weights, top, look))
     if found.workspace:
-        lines.append(_owner(f"workspace{inside}", "", found.workspace, top, look))
+        lines.append(owner(f"workspace{inside}", "", found.workspace, top, look))
     lines += [_tensor(tree, one, top, look) for one in found.tensors]
     if found.others_bytes:
         others = "smaller" if found.others is None else f"{thousands(found.others)} smaller"
-        lines.append(_owner(others, "", found.others_bytes, top, look))
+        lines.append(owner(others, "", found.others_bytes, top, look))
     return tuple(lines[: max(rows, 0)])
 
 
@@ -301,13 +299,13 @@ def _total(tree: Tree, found: Alive) -> str:
 def _tensor(tree: Tree, one: AliveTensor, top: float, look: Look) -> Line:
     found = shape_of(tree, one)
     axes = shape(found.shape) if found is not None else look.glyphs.dash
-    return _owner(_name(tree, one), axes, one.bytes, top, look)
+    return owner(_name(tree, one), axes, one.bytes, top, look)
 
 
 def _name(tree: Tree, one: AliveTensor) -> str:
     """Return what made a tensor: the module, and its operator where it has anything else."""
     if one.maker < 0:
-        return "a cache, passed in" if one.maker == CACHE else "the inputs"
+        return "cache, passed in" if one.maker == CACHE else "inputs"
     node = tree.nodes[one.maker]
     module = max(node.parent, 0)
     name = title_of(tree, module)
@@ -315,7 +313,7 @@ def _name(tree: Tree, one: AliveTensor) -> str:
     return name if is_all_of_it else f"{name} {safe(node.name).removeprefix('aten::')}"
 
 
-def _owner(name: str, what: str, taken: float, top: float, look: Look) -> Line:
+def owner(name: str, what: str, taken: float, top: float, look: Look) -> Line:
     """Return a row: who, its shape, a bar, its bytes; first the bar, then the shape yields."""
     shape_cells = _SHAPE if look.inner >= 44 else 0
     figures = shape_cells + _BYTES + 3

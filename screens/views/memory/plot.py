@@ -5,9 +5,7 @@
    on through the band of the weights, so that it is found without colours as well.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from msgspec import Struct
@@ -48,28 +46,40 @@ class Plot(Struct, frozen=True, eq=False):
 
 def plot_lines(plot: Plot, rows: int) -> tuple[Line, ...]:
     """Return ``rows`` lines of columns, then the band of the weights and the names of blocks."""
-    drawn = columns(plot.memory, plot.cells)
+    cursor = place(plot.memory, plot.step, plot.cells)
+    lines = column_lines(columns(plot.memory, plot.cells), rows, cursor, plot.look)
+    texts = ("weights, constant through the forward", "weights")
+    return (*lines, band(texts, plot.weights, cursor, plot.look), _names(plot))
+
+
+def column_lines(
+    drawn: Sequence[Column], rows: int, cursor: tuple[int, int], look: Look
+) -> tuple[Line, ...]:
+    """Return ``rows`` lines of columns behind a scale; ``cursor`` is its first and last column."""
     tick, tick_rows = _scale(max(column.whole for column in drawn), rows)
     heights = [_heights(column, tick, tick_rows) for column in drawn]
-    cursor = place(plot.memory, plot.step, plot.cells)
-    lines = [
-        (*_margin(row, tick, tick_rows, plot.look), *_row(heights, row, cursor, plot.look))
+    return tuple(
+        (*_margin(row, tick, tick_rows, look), *_row(heights, row, cursor, look))
         for row in range(rows - 1, -1, -1)
-    ]
-    return (*lines, _band(plot, cursor), _names(plot))
+    )
 
 
 def peak_line(plot: Plot) -> Line:
     """Return row above the plot: what the peak is, and where; as much as fits beside its mark."""
-    memory, cells = plot.memory, plot.look.cells
+    memory = plot.memory
     step = peak_step(memory)
-    mark: Span = (plot.look.glyphs.peak, "accent")
     at = MARGIN + place(memory, step, plot.cells)[0]
     label: Line = (
         (f"peak {total_text(plot, step)}", "strong ink"),
         (f"  {place_text(plot, step)}", "ink"),
         (f"  {step_text(memory, step)}", "muted"),
     )
+    return marked(at, label, plot.look)
+
+
+def marked(at: int, label: Line, look: Look) -> Line:
+    """Return the row with the mark of the peak in a cell, and as much beside it as fits."""
+    mark, cells = (look.glyphs.peak, "accent"), look.cells
     for count in range(len(label), 0, -1):
         part = label[:count]
         taken = line_width(part) + 1
@@ -139,13 +149,19 @@ def _row(
     return _joined(cells)
 
 
-def _band(plot: Plot, cursor: tuple[int, int]) -> Line:
-    """Return row of the weights, which are there all the time; its text keeps off the cursor."""
-    glyphs, cells = plot.look.glyphs, plot.cells
+def band(texts: Sequence[str], constant: float, cursor: tuple[int, int], look: Look) -> Line:
+    """Return the row of what is there all the time; its text keeps off the cursor.
+
+    Args:
+        texts: the first that fits is written.
+        constant: bytes.
+        cursor: its first and last column.
+        look: what is looked at.
+    """
+    glyphs, cells = look.glyphs, max(look.cells - MARGIN - 1, 1)
     middle_cell = cells // 2
     is_left = cursor[0] >= middle_cell
     room = cursor[0] - 1 if is_left else cells - cursor[1] - 2
-    texts = ("weights, constant through the forward", "weights")
     text = next((f" {text} " for text in texts if len(text) + 2 <= room), "")
     start = 0 if is_left else max(cells - len(text), 0)
     row = [" "] * cells
@@ -155,18 +171,23 @@ def _band(plot: Plot, cursor: tuple[int, int]) -> Line:
         (full, "ink") if cursor[0] <= at <= cursor[1] else (letter, "muted panel")
         for at, letter in enumerate(row)
     ]
-    figure = size(plot.weights).rjust(MARGIN - 1)
+    figure = size(constant).rjust(MARGIN - 1)
     return ((figure, "muted"), (glyphs.tick, "hairline"), *_joined(drawn))
 
 
 def _names(plot: Plot) -> Line:
     """Return the row of block names; of names that meet, the one with more steps is written."""
-    cells, mark = plot.cells, plot.look.glyphs.begin
+    found = sorted(blocks(plot.tree, plot.memory), key=lambda one: -one.steps)
+    starts = [(place(plot.memory, one.first, plot.cells)[0], one.name) for one in found]
+    return names_line(starts, plot.look)
+
+
+def names_line(starts: Iterable[tuple[int, str]], look: Look) -> Line:
+    """Return the row of names below the columns that they begin at; the first of two that meet."""
+    cells, mark = max(look.cells - MARGIN - 1, 1), look.glyphs.begin
     row = [""] * cells
-    found = blocks(plot.tree, plot.memory)
-    for block in sorted(found, key=lambda one: -one.steps):
-        at = place(plot.memory, block.first, cells)[0]
-        text = mark + safe(block.name)
+    for at, name in starts:
+        text = mark + safe(name)
         stop = at + width(text)
         if stop <= cells and not any(row[max(at - 1, 0) : stop + 1]):
             row[at] = text

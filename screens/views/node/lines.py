@@ -1,7 +1,5 @@
 """The node screen's body: one node in full, from its settings to the lines of code that ran."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import groupby
 
@@ -11,7 +9,7 @@ from tui_profiler.figures import units
 from tui_profiler.formatting.canvas import bar, half_cells
 from tui_profiler.formatting.text import fit, middle, safe, width
 from tui_profiler.messages import Cost, Tensor, Unknown, Weight
-from tui_profiler.queries.cost.trainable import NOT_TOLD, frozen, trainable
+from tui_profiler.queries.cost.totals import NOT_TOLD, frozen, trainable
 from tui_profiler.queries.panel.neighbours import (
     Inside,
     Neighbours,
@@ -21,6 +19,7 @@ from tui_profiler.queries.panel.neighbours import (
 )
 from tui_profiler.queries.time.node_seconds import node_seconds
 from tui_profiler.queries.time.time_parts import TimePart, TimeParts, time_parts
+from tui_profiler.queries.training.backward_operators import backward_operators
 from tui_profiler.queries.tree.names import fitted
 from tui_profiler.session import Tree
 
@@ -28,12 +27,14 @@ from ...widgets.file_lines import file_lines
 from ...widgets.identity_lines import title_of
 from ...widgets.lines import EMPTY, Line, line_width
 from ...widgets.rows import Look, absent, row, section, words
+from ...widgets.step_lines import node_step_lines, step_lines
 from ..inspector.inside_lines import letter
 from ..machine.energy_lines import node_energy_lines
 from .source_text import SourceText
 
-_NEEDS_WINDOW = "on paper; ms need an operator window"
-_FROM_WINDOWS = "ms in operator windows; % of the node's median"
+_TIMES = units.TimeColumn("ms", 2)
+_NEEDS_WINDOW = "on paper; no operator window yet"
+_FROM_WINDOWS = "ms in operator windows; % of the node"
 _MOST_PARTS = 8
 """Modules, and operators, that the time is told of by name."""
 _MOST = 1000
@@ -84,6 +85,8 @@ def _inner_parts(tree: Tree, around: NodeContext, look: Look) -> tuple[tuple[Lin
         _modules(look),
         _operators(look),
         _time(look),
+        step_lines(look) if look.node == 0 else node_step_lines(look),
+        _backward(look),
     )
 
 
@@ -94,11 +97,11 @@ def _time(look: Look) -> tuple[Line, ...]:
 
 def parts_lines(found: TimeParts, look: Look) -> tuple[Line, ...]:
     """Return every part of a node's time by name; they add up to the last row."""
-    says = "self time as in the last operator window" if found.is_divided else "mean of a forward"
+    says = "self time by the last operator window" if found.is_divided else "mean per forward"
     return (
         section("time", says, look),
         *(_part(name, seconds, found, look) for name, seconds in _listed(found.parts)),
-        _part("together, the mean of a forward", found.whole, found, look),
+        _part("total, mean per forward", found.whole, found, look),
     )
 
 
@@ -202,7 +205,7 @@ def _modules(look: Look) -> tuple[Line, ...]:
         return ()
     in_order = sorted(found, key=lambda item: item.node)
     most = f"the {_MOST} largest" if len(found) == _MOST else str(len(found))
-    title = section("modules", f"{most} in order", look)
+    title = section("modules", f"{most}, execution order", look)
     return (title, _heading(look), *(_item(item, look) for item in in_order))
 
 
@@ -219,6 +222,33 @@ def _operators(look: Look) -> tuple[Line, ...]:
     )
 
 
+def _backward(look: Look) -> tuple[Line, ...]:
+    """Return the operators of the backward, those of modules inside included, most time first."""
+    found = backward_operators(look.session, look.node)
+    told = look.session.backward
+    if not found or told is None:
+        return ()
+    count = told.operators.windows
+    windows = f"{units.thousands(count)} window{'s' * (count != 1)}"
+    lines = [section("backward", f"operators, self time per step, {windows}", look)]
+    for one in found[:_MOST_PARTS]:
+        name = one.name + ("  recomputed" if one.is_recomputed else "")
+        figures = (
+            f"{units.thousands(one.calls)} {look.glyphs.times}".rjust(10)
+            + units.duration(one.own).rjust(12)
+            + f"{units.share_cell(one.share)} %".rjust(8)
+        )
+        room = max(look.inner - width(figures) - 1, 8)
+        shown_name = fitted(name, room, look.glyphs.ellipsis)
+        lines.append(row(((shown_name, "ink"),), ((figures, "ink"),), look))
+    if more := found[_MOST_PARTS:]:
+        rest = f"{units.thousands(len(more))} further"
+        figure = units.duration(sum(one.own for one in more)).rjust(12)
+        share = f"{units.share_cell(sum(one.share for one in more))} %".rjust(8)
+        lines.append(row(((rest, "muted"),), ((figure + share, "ink"),), look))
+    return tuple(lines)
+
+
 def _heading(look: Look) -> Line:
     figures = "shape".ljust(15) + "MAC".rjust(6) + "bytes".rjust(10) + "ms".rjust(6) + "%".rjust(5)
     return row(((f"{fit('name', _name_cells(look))} {figures}", "muted"),), EMPTY, look)
@@ -233,7 +263,7 @@ def _item(item: Inside, look: Look) -> Line:
     outputs = tree.nodes[item.node].outputs if tree is not None else ()
     axes = units.shape(outputs[0].shape) if outputs else units.UNAVAILABLE
     name = fit(fitted(safe(item.name), _name_cells(look), look.glyphs.ellipsis), _name_cells(look))
-    seconds = units.UNAVAILABLE if item.seconds is None else _milliseconds(item.seconds)
+    seconds = units.UNAVAILABLE if item.seconds is None else units.in_column(item.seconds, _TIMES)
     return row(
         (
             (f"{name} ", "ink"),
@@ -250,11 +280,6 @@ def _item(item: Inside, look: Look) -> Line:
         EMPTY,
         look,
     )
-
-
-def _milliseconds(seconds: float) -> str:
-    value = seconds * 1e3
-    return f"{value:.2f}" if value < 999.995 else f"{value:.0f}"
 
 
 def _weights(tree: Tree, look: Look) -> tuple[Line, ...]:
@@ -284,7 +309,7 @@ def _trained(cost: Cost, look: Look) -> tuple[Line, ...]:
 def _weight(weight: Weight, look: Look) -> Line:
     name = fit(middle(safe(weight.name), 19, look.glyphs.ellipsis), 20)
     shared = f"same as {safe(weight.shared_with)}" if weight.shared_with else ""
-    said = shared or ("buffer" if weight.is_buffer else "only here")
+    said = shared or ("buffer" if weight.is_buffer else "not shared")
     if weight.requires_grad is False and not weight.is_buffer:
         said = f"frozen, {said}"
     left = (

@@ -1,7 +1,5 @@
 """The node screen: everything that is known of one node, the inspector beside it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import ClassVar
@@ -24,19 +22,20 @@ from ...common.narrow import is_narrow
 from ...common.scrolling import ScrollingScreen
 from ...common.view_pause import ViewPause
 from ...widgets.bound_lines import bound_lines
-from ...widgets.header import Header
+from ...widgets.header import header_lines
 from ...widgets.identity_lines import work_lines
-from ...widgets.key_bar import KeyBar, key_bar
+from ...widgets.key_bar import key_bar
+from ...widgets.line_widgets import KeyBar, LinesWidget, Panel
 from ...widgets.lines import EMPTY as BLANK
-from ...widgets.lines import Line, LinesWidget
+from ...widgets.lines import Line
 from ...widgets.machine_lines import machine_lines
 from ...widgets.rows import Look, finished, row
 from ...widgets.scrolled import ScrolledLines
-from ...widgets.status import Status
+from ...widgets.status import status_lines
 from ...widgets.strip import ForwardStrip
 from ...widgets.timing_lines import timing_lines
-from ..inspector.pane import Inspector
-from ..view_screen import ViewState
+from ..inspector.pane import inspector_lines
+from ..view_screen import VIEW_BINDINGS, ViewState
 from .lines import NodeContext, node_lines
 from .source_text import SourceText, read_source
 
@@ -49,26 +48,14 @@ class NodeScreen(ScrollingScreen[ViewState]):
     """Shows one node until it is left."""
 
     CSS = """
-    NodeScreen #header, NodeScreen #status, NodeScreen #keys, NodeScreen .blank { height: 1; }
-    NodeScreen #strip { height: 3; }
-    NodeScreen #body { height: 1fr; layout: horizontal; }
+    NodeScreen .blank { height: 1; }
     NodeScreen #node { width: 1fr; height: 1fr; }
-    NodeScreen #inspector { width: 48; height: 1fr; }
-    NodeScreen.very-wide #inspector { width: 64; }
-    NodeScreen.narrow #inspector, NodeScreen.narrow .wide-only, NodeScreen.narrow #strip,
-    NodeScreen.narrow #status { display: none; }
+    NodeScreen.narrow .wide-only { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left_square_bracket", "sibling(-1)", show=False, id="former-sibling"),
         Binding("right_square_bracket", "sibling(1)", show=False, id="next-sibling"),
-        Binding("p", "pause", show=False, id="pause"),
-        Binding("y", "copy", show=False, id="copy"),
-        Binding("question_mark", "keys", show=False, id="keys"),
-        Binding("ctrl+p,colon", "leave_for('palette')", show=False, id="palette"),
-        *(
-            Binding(key.keys, f"leave_for('{key.label}')", show=False, id=key.label)
-            for key in SIDE_SCREENS
-        ),
+        *VIEW_BINDINGS,
     ]
 
     def __init__(
@@ -94,14 +81,14 @@ class NodeScreen(ScrollingScreen[ViewState]):
 
     def compose(self) -> ComposeResult:
         """The explorer's rows, with the node in the tree's place."""
-        yield Header(self._glyphs, id="header")
+        yield Panel(id="header")
         yield LinesWidget(classes="blank wide-only")
         yield ForwardStrip(glyphs=self._glyphs, id="strip")
         with Horizontal(id="body"):
             yield ScrolledLines(self._glyphs, id="node")
-            yield Inspector(self._glyphs, id="inspector")
+            yield Panel(id="inspector")
         yield LinesWidget(classes="blank wide-only")
-        yield Status(self._glyphs, id="status")
+        yield Panel(id="status")
         yield KeyBar(id="keys")
 
     def on_mount(self) -> None:
@@ -133,15 +120,19 @@ class NodeScreen(ScrollingScreen[ViewState]):
         session, now = held if held is not None else (self.session, self._now())
         self._follow(session.tree)
         paused_at = held[1] if held is not None else None
-        self.query_one(Header).show(session, self._now(), paused_at)
+        look = Look(session, self._node, self._now(), 0, self._glyphs)
+        self.query_one("#header", Panel).show(
+            look, lambda look, rows: header_lines(look, paused_at=paused_at)
+        )
         strip = self.query_one(ForwardStrip)
         strip.session, strip.selected = session, self._node
+        strip.has_backward = True
         body = self.query_one(ScrolledLines)
-        look = Look(session, self._node, now, max(body.size.width - 1, 3), self._glyphs)
-        body.show(self._body(look))
-        self.query_one(Inspector).show(session, self._node, now)
+        look = replace(look, now=now)
+        body.show(self._body(replace(look, cells=max(body.size.width - 1, 3))))
+        self.query_one("#inspector", Panel).show(look, inspector_lines)
         said = self._said if time.monotonic() - self._said_at < SAID_SECONDS else ""
-        self.query_one(Status).show(session, now, said)
+        self.query_one("#status", Panel).show(look, lambda look, rows: status_lines(look, said))
         views = side_keys(own_keys(self.app, SIDE_SCREENS))
         last = key_bar(_KEYS, (*views, ("?", "keys")), self.size.width, self._glyphs)
         if self._is_narrow and said:  # There is no other row for it.

@@ -1,7 +1,5 @@
 """A few lines of the source file that a node names, read when they are looked at."""
 
-from __future__ import annotations
-
 import os
 import stat
 from itertools import islice

@@ -1,24 +1,12 @@
-"""The ranks of a run: who holds the others up, a row for each, and two of them module by module."""
-
-from __future__ import annotations
+"""The view of the ranks screen: verdict and table; two ranks module by module."""
 
 from typing import get_args
 
-from tui_profiler.figures.units import UNAVAILABLE, TimeUnit, column_time, share_cell, time_unit
+from tui_profiler.figures import units
 from tui_profiler.formatting.canvas import Glyphs, split_cells
-from tui_profiler.formatting.text import fit, middle, safe
+from tui_profiler.formatting.text import middle, safe
 from tui_profiler.messages import known
-from tui_profiler.queries.ranks import (
-    Column,
-    Level,
-    ModuleDifference,
-    RankRow,
-    Verdict,
-    in_order,
-    parts,
-    rank_rows,
-    verdict,
-)
+from tui_profiler.queries import ranks
 from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session.workspace import Rank, Workspace
 
@@ -27,13 +15,13 @@ from ...widgets.lines import EMPTY, Line, Span, exact, line_width
 from ...widgets.rows import Look, finished, row, words
 
 WIDE = 100
-"""From so many columns on, processes are named and types of modules are."""
+"""Columns from which on process IDs and module types are shown."""
 FIGURE = 9
-"""Cells of a column of times."""
+"""Cells of a time."""
 RANK = 6
 PID = 9
 PERCENT = 5
-_MARKS: dict[Level, tuple[str, str]] = {
+_MARKS: dict[ranks.Level, tuple[str, str]] = {
     "critical": ("failed", "error"),
     "warning": ("", "warning"),
     "even": ("done", "accent"),
@@ -44,12 +32,12 @@ _MARKS: dict[Level, tuple[str, str]] = {
 BY_BADNESS = Order("badness")
 
 
-def ordered_rows(workspace: Workspace, now: float, order: Order) -> tuple[RankRow, ...]:
-    """Return the rows in an order."""
-    rows = rank_rows(workspace, now)
-    for column in get_args(Column):
+def ordered_rows(workspace: Workspace, now: float, order: Order) -> tuple[ranks.RankRow, ...]:
+    """Return sorted rows."""
+    rows = ranks.rank_rows(workspace, now)
+    for column in get_args(ranks.Column):
         if column == order.column:
-            rows = in_order(rows, column, descending=order.descending)
+            rows = ranks.in_order(rows, column, descending=order.descending)
     return rows
 
 
@@ -61,14 +49,14 @@ def rank_lines(
     rows: int,
     order: Order = BY_BADNESS,
 ) -> tuple[Line, ...]:
-    """Return the screen's rows: header, sentences, table; the selected row is in sight.
+    """Return the view: header, verdict, table; the selected row is visible.
 
     Args:
         workspace: the ranks.
-        now: seconds since the command was started.
-        selected: which row the cursor is on.
-        look: width and glyphs; its session is not read.
-        rows: how many lines there are.
+        now: seconds since the start of the command.
+        selected: index of the row under the cursor.
+        look: width and glyphs; its session is not used.
+        rows: lines available.
         order: of the rows.
     """
     found = ordered_rows(workspace, now, order)
@@ -76,26 +64,26 @@ def rank_lines(
     head = [
         _header(workspace, found, look),
         EMPTY,
-        *_sentences(verdict(workspace, now), look),
+        *_sentences(ranks.verdict(workspace, now), look),
         EMPTY,
     ]
-    unit = _unit(found)
+    times = _times(found)
     head.append((*titles.line(look.glyphs), ("   ", "muted"), *_legend(look)))
     room = max(rows - len(head), 1)
     first = first_row(selected, len(found), room)
     shown = found[first : first + room]
     longest = max((_step(one) for one in found), default=0.0)
     table = [
-        _row(one, unit, longest, look, is_selected=first + place == selected)
+        _row(one, times, longest, look, is_selected=first + place == selected)
         for place, one in enumerate(shown)
     ]
     return finished([*head, *table], look, rows)
 
 
-def _header(workspace: Workspace, found: tuple[RankRow, ...], look: Look) -> Line:
+def _header(workspace: Workspace, found: tuple[ranks.RankRow, ...], look: Look) -> Line:
     first = workspace.ranks[0].program if workspace.ranks else None
     live = sum(one.is_live for one in found)
-    name = safe(first.name) if first is not None else "no rank was found yet"
+    name = safe(first.name) if first is not None else "no rank found yet"
     left: Line = ((middle(name, max(look.inner // 2, 1), look.glyphs.ellipsis), "strong ink"),)
     if first is not None:
         left = (*left, (f"  {len(found)} ranks", "muted"))
@@ -106,7 +94,7 @@ def _header(workspace: Workspace, found: tuple[RankRow, ...], look: Look) -> Lin
     return row(left, right, look)
 
 
-def _sentences(found: Verdict, look: Look) -> tuple[Line, ...]:
+def _sentences(found: ranks.Verdict, look: Look) -> tuple[Line, ...]:
     glyph, role = _MARKS[found.level]
     mark = getattr(look.glyphs, glyph) if glyph else "!" if found.level == "warning" else "…"
     lines: list[Line] = []
@@ -117,23 +105,23 @@ def _sentences(found: Verdict, look: Look) -> tuple[Line, ...]:
     return (exact(first, look.cells), *others)
 
 
-def _unit(found: tuple[RankRow, ...]) -> TimeUnit:
-    return time_unit(max((_step(one) for one in found), default=0.0))
+def _times(found: tuple[ranks.RankRow, ...]) -> units.TimeColumn:
+    return units.fitted_times(max((_step(one) for one in found), default=0.0))
 
 
-def _step(one: RankRow) -> float:
+def _step(one: ranks.RankRow) -> float:
     return (known(one.times.step) or 0.0) if one.times is not None else 0.0
 
 
 def first_row(selected: int, count: int, room: int) -> int:
-    """Return the first row that is shown: the cursor's is in the middle where it can be."""
+    """Return the first visible row: the cursor's is in the middle where possible."""
     return max(0, min(selected - room // 2, count - room))
 
 
 def rank_heading(workspace: Workspace, now: float, look: Look, order: Order) -> Heading:
-    """Return the columns, and which line they are named in."""
-    sentences = _sentences(verdict(workspace, now), look)
-    unit = _unit(rank_rows(workspace, now))
+    """Return the column titles, and their line."""
+    sentences = _sentences(ranks.verdict(workspace, now), look)
+    unit = _times(ranks.rank_rows(workspace, now)).unit
     rank = Title("rank", RANK + 1, "rank", is_left=True, is_text=True, usual=BY_BADNESS.column)
     pid = (Title("pid", PID, "pid"),) if look.cells >= WIDE else ()
     parts = (Title(name, FIGURE, name) for name in ("compute", "wait", "host", "late"))
@@ -155,10 +143,12 @@ def _legend(look: Look) -> Line:
     )
 
 
-def _row(one: RankRow, unit: TimeUnit, longest: float, look: Look, *, is_selected: bool) -> Line:
+def _row(
+    one: ranks.RankRow, times: units.TimeColumn, longest: float, look: Look, *, is_selected: bool
+) -> Line:
     glyphs = look.glyphs
     number = str(one.number).rjust(RANK - 2)
-    pid = str(one.pid or UNAVAILABLE).rjust(PID) if look.cells >= WIDE else ""
+    pid = str(one.pid or units.UNAVAILABLE).rjust(PID) if look.cells >= WIDE else ""
     left: list[Span] = [
         (glyphs.cursor if is_selected else " ", "accent"),
         (f"{number}  ", "strong ink" if one.is_live else "muted"),
@@ -169,30 +159,30 @@ def _row(one: RankRow, unit: TimeUnit, longest: float, look: Look, *, is_selecte
         role = "error" if one.words.startswith("gone") else "muted"
         left += [(f"   {mark} ", role), (one.words, "muted")]
     else:
-        left += _figures(one, unit)
+        left += _figures(one, times)
         left += _bar(one, longest, look, line_width(tuple(left)))
     line = exact(tuple(left), look.cells, glyphs.ellipsis)
     return tuple((part, f"{role} cursor") for part, role in line) if is_selected else line
 
 
-def _figures(one: RankRow, unit: TimeUnit) -> list[Span]:
+def _figures(one: ranks.RankRow, times: units.TimeColumn) -> list[Span]:
     assert one.times is not None
     figures = (one.times.step, one.times.compute, one.times.wait, one.times.host, one.skew)
     spans: list[Span] = []
     for figure in figures:
         seconds = known(figure)
-        text = UNAVAILABLE if seconds is None else column_time(seconds, unit)
+        text = units.UNAVAILABLE if seconds is None else units.in_column(seconds, times)
         spans.append((text.rjust(FIGURE), "faint" if seconds is None else "ink"))
     late = one.skew_share
     role = "faint" if late is None else "strong ink" if late >= 0.10 else "muted"
-    text = UNAVAILABLE if late is None else share_cell(late)
+    text = units.UNAVAILABLE if late is None else units.share_cell(late)
     return [*spans, (text.rjust(PERCENT) + "   ", role)]
 
 
-def _bar(one: RankRow, longest: float, look: Look, taken: int) -> list[Span]:
-    """Draw the step as compute, host time and waiting; in words where they are not known."""
+def _bar(one: ranks.RankRow, longest: float, look: Look, taken: int) -> list[Span]:
+    """Return the bar of a step: compute, host, wait; the state in words where not known."""
     assert one.times is not None
-    found = parts(one.times)
+    found = ranks.parts(one.times)
     if found is None or longest <= 0 or not one.is_live:
         return [(one.words, "muted")]
     compute, wait, host = found
@@ -205,25 +195,27 @@ def _bar(one: RankRow, longest: float, look: Look, taken: int) -> list[Span]:
 
 
 def difference_lines(
-    first: Rank, second: Rank, found: tuple[ModuleDifference, ...], look: Look
+    first: Rank, second: Rank, found: tuple[ranks.ModuleDifference, ...], look: Look
 ) -> tuple[Line, ...]:
-    """Return two ranks module by module; the title and the names of the columns come first."""
+    """Return two ranks module by module."""
     names = (f"rank {first.number}", f"rank {second.number}")
     title = row(((f"{names[0]} and {names[1]}, module by module", "strong ink"),), EMPTY, look)
-    note = words(
-        "self time per forward; backward passes are not known per module."
-        f" {_summary(first, second)}",
-        look,
-    )
+    has_backward = any(one.backward_difference is not None for one in found)
+    of = "of a forward, and of the backward of a step" if has_backward else "of a forward"
+    why = "" if has_backward else "; no backward: not timed by module in both"
+    note = words(f"self time {of}{why}. {_summary(first, second)}", look)
     if not found:
-        none = words("waits for the times of both", look)
+        none = words("waiting for the times of both", look)
         return finished([title, EMPTY, *note, EMPTY, *none], look)
     seconds = [one for each in found for one in (each.first, each.second) if one is not None]
-    unit = time_unit(max(seconds, default=0.0))
-    room = max(look.inner - 3 * (FIGURE + 2), 8)
-    columns = "".join(name.rjust(FIGURE + 2) for name in (*names, f"more {unit}"))
+    times = units.fitted_times(max(seconds, default=0.0))
+    titles = (*names, f"more {times.unit}")
+    if has_backward:
+        of_each = (f"bwd {first.number}", f"bwd {second.number}") if look.cells >= WIDE else ()
+        titles = (*titles, *of_each, "more bwd")
+    columns = "".join(name.rjust(FIGURE + 2) for name in titles)
     head = row((("module", "muted"), (columns.rjust(look.inner - 6), "muted")), EMPTY, look)
-    rows = [_module_row(one, unit, room, look) for one in found]
+    rows = [_module_row(one, times, len(titles), look) for one in found]
     return finished([title, EMPTY, *note, EMPTY, head, *rows], look)
 
 
@@ -236,29 +228,44 @@ def _summary(first: Rank, second: Rank) -> str:
     for part in ("forward", "backward", "host"):
         left, right = known(getattr(mine, part)), known(getattr(theirs, part))
         if left is not None and right is not None:
-            said.append(f"{part} {signed(left - right, 'ms')} ms")
+            sign = "+" if left >= right else "−"
+            said.append(f"{part} {sign}{units.duration(abs(left - right))}")
     return f"Per step: {', '.join(said)}." if said else ""
 
 
-def signed(seconds: float, unit: TimeUnit) -> str:
+def signed(seconds: float, times: units.TimeColumn) -> str:
     """Return a difference with its sign."""
-    return ("+" if seconds >= 0 else "−") + column_time(abs(seconds), unit)
+    return ("+" if seconds >= 0 else "−") + units.in_column(abs(seconds), times)
 
 
-def _module_row(one: ModuleDifference, unit: TimeUnit, room: int, look: Look) -> Line:
+def _module_row(
+    one: ranks.ModuleDifference, times: units.TimeColumn, count: int, look: Look
+) -> Line:
+    room = max(look.inner - count * (FIGURE + 2), 8)
     path = middle(one.path or "the model itself", room, look.glyphs.ellipsis)
     kind = f"  {one.type}" if look.cells >= WIDE else ""
     name: Line = ((path, "ink"), (kind, "faint"))
-    figures: list[Span] = []
-    for seconds in (one.first, one.second):
-        text = UNAVAILABLE if seconds is None else column_time(seconds, unit)
-        figures.append((text.rjust(FIGURE + 2), "muted"))
-    more = one.difference
-    text = UNAVAILABLE if more is None else signed(more, unit)
-    figures.append((fit("", FIGURE + 2 - len(text)) + text, "faint" if more is None else "ink"))
+    figures = [*_both(one.first, one.second, times), _more(one.difference, times)]
+    if count > len(figures):
+        of_each = _both(one.first_backward, one.second_backward, times)
+        left_out = 2 * len(figures) - count
+        figures += [*of_each[left_out:], _more(one.backward_difference, times)]
     return row((*exact(name, room, look.glyphs.ellipsis), *figures), EMPTY, look)
 
 
+def _both(first: float | None, second: float | None, times: units.TimeColumn) -> list[Span]:
+    texts = (
+        units.UNAVAILABLE if seconds is None else units.in_column(seconds, times)
+        for seconds in (first, second)
+    )
+    return [(text.rjust(FIGURE + 2), "muted") for text in texts]
+
+
+def _more(more: float | None, times: units.TimeColumn) -> Span:
+    text = units.UNAVAILABLE if more is None else signed(more, times)
+    return (text.rjust(FIGURE + 2), "faint" if more is None else "ink")
+
+
 def look_of(cells: int, glyphs: Glyphs) -> Look:
-    """Return a look at no session: what is drawn here speaks of several."""
+    """Return a drawing context without a session."""
     return Look(NOTHING, 0, 0.0, cells, glyphs)

@@ -1,6 +1,4 @@
-"""The ranks screen: a row for each rank of a run, the one that holds up the others first."""
-
-from __future__ import annotations
+"""The ranks screen: a row per rank of a run, the straggler first."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -12,7 +10,7 @@ from textual.reactive import var
 from textual.screen import Screen
 
 from tui_profiler.formatting.canvas import Glyphs
-from tui_profiler.queries.ranks import RankRow, module_differences, reference
+from tui_profiler.queries import ranks
 from tui_profiler.session.workspace import NO_RANKS, Workspace
 
 from ...actions.view_keys import COLUMNS, own_bindings
@@ -20,18 +18,10 @@ from ...common.base_app import BaseApp
 from ...common.ordered_table import OrderedTable
 from ...common.scrolling import ScrollingScreen
 from ...widgets.heading import Heading, Order
-from ...widgets.key_bar import KeyBar, key_bar
-from ...widgets.lines import LinesWidget
+from ...widgets.key_bar import key_bar
+from ...widgets.line_widgets import KeyBar, LinesWidget
 from ...widgets.scrolled import ScrolledLines
-from .lines import (
-    BY_BADNESS,
-    difference_lines,
-    first_row,
-    look_of,
-    ordered_rows,
-    rank_heading,
-    rank_lines,
-)
+from . import lines
 
 _CSS = "{0} #ranks {{ height: 1fr; }} {0} #modules {{ height: 1fr; }} {0} #keys {{ height: 1; }}"
 _KEYS = (("↵", "open"), ("d", "difference"), ("s", "sort"), ("↑↓", "move"))
@@ -39,7 +29,7 @@ _DIFFERENCE_KEYS = (("esc", "back"), ("↑↓", "scroll"), ("g", "top"), ("G", "
 
 
 class RanksScreen(OrderedTable, Screen[None]):
-    """Follows a run; a rank is opened with a key or the second click."""
+    """The ranks of a run; a key or a double click opens one."""
 
     DEFAULT_CSS = _CSS.format("RanksScreen")
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -63,8 +53,8 @@ class RanksScreen(OrderedTable, Screen[None]):
         self._now = now
         self._open_rank = open_rank
         self._selected = ""
-        """Key of the row under the cursor; empty: the first, whichever that is."""
-        self._order = BY_BADNESS
+        """Key of the row under the cursor; empty: the first row."""
+        self._order = lines.BY_BADNESS
 
     def compose(self) -> ComposeResult:
         """The rows and the keys."""
@@ -72,60 +62,60 @@ class RanksScreen(OrderedTable, Screen[None]):
         yield KeyBar(id="keys")
 
     def on_mount(self) -> None:
-        """Draw, and go on drawing what moves by the clock."""
+        """Draw, and redraw every second."""
         self.set_interval(1.0, self._draw)
         self._draw()
 
     def on_resize(self) -> None:
-        """Lay the rows out anew."""
+        """Draw again."""
         self._draw()
 
     def on_screen_resume(self) -> None:
-        """Draw what has changed meanwhile."""
+        """Draw changes since."""
         self._draw()
 
     def watch_workspace(self) -> None:
-        """Draw what a rank has said."""
+        """Draw changes of a rank."""
         if self.is_mounted:
             self._draw()
 
-    def _rows(self) -> tuple[RankRow, ...]:
-        return ordered_rows(self.workspace, self._now(), self._order)
+    def _rows(self) -> tuple[ranks.RankRow, ...]:
+        return lines.ordered_rows(self.workspace, self._now(), self._order)
 
-    def _place(self, rows: tuple[RankRow, ...]) -> int:
+    def _place(self, rows: tuple[ranks.RankRow, ...]) -> int:
         return next((i for i, one in enumerate(rows) if one.key and one.key == self._selected), 0)
 
     def _draw(self) -> None:
         cells, rows = self.size
         if not self.is_current or cells < 3 or rows < 2:
             return
-        look = look_of(cells, self._glyphs)
+        look = lines.look_of(cells, self._glyphs)
         place = self._place(self._rows())
-        lines = rank_lines(self.workspace, self._now(), place, look, rows - 1, self._order)
-        self.query_one("#ranks", LinesWidget).lines = lines
+        drawn = lines.rank_lines(self.workspace, self._now(), place, look, rows - 1, self._order)
+        self.query_one("#ranks", LinesWidget).lines = drawn
         bar = key_bar(_KEYS, (("q", "quit"),), cells, self._glyphs)
         self.query_one("#keys", KeyBar).lines = (bar,)
 
     def table_heading(self) -> Heading:
-        """Return the columns that there is room for."""
-        look = look_of(max(self.size.width, 3), self._glyphs)
-        return rank_heading(self.workspace, self._now(), look, self._order)
+        """Return the column titles that fit."""
+        look = lines.look_of(max(self.size.width, 3), self._glyphs)
+        return lines.rank_heading(self.workspace, self._now(), look, self._order)
 
     def order_by(self, order: Order) -> None:
-        """Order the ranks; the cursor stays on its own."""
+        """Sort the ranks; the cursor stays on its rank."""
         self._selected = self._under_cursor()
         self._order = order
         self._draw()
 
     def on_click(self, event: events.Click) -> None:
-        """Order by a title, or select a row; at the second click open it."""
+        """Sort by a title, or select a row; a double click opens it."""
         if event.screen_y >= self.size.height - 1 or self.order_clicked(
             event.screen_x, event.screen_y
         ):
             return
         rows, top = self._rows(), self.table_heading().y + 1
         room = max(self.size.height - 1 - top, 1)
-        at = first_row(self._place(rows), len(rows), room) + event.screen_y - top
+        at = lines.first_row(self._place(rows), len(rows), room) + event.screen_y - top
         if event.screen_y >= top and at < len(rows) and rows[at].key:
             self._selected = rows[at].key
             self._draw()
@@ -133,7 +123,7 @@ class RanksScreen(OrderedTable, Screen[None]):
                 self.action_open()
 
     def action_move(self, by: int) -> None:
-        """Move the cursor; it stays on a rank, wherever that goes."""
+        """Move the cursor by rows; it then follows its rank."""
         rows = [one for one in self._rows() if one.key]
         if rows:
             place = self._place(tuple(rows))
@@ -145,15 +135,15 @@ class RanksScreen(OrderedTable, Screen[None]):
         return rows[self._place(rows)].key if rows else ""
 
     def action_open(self) -> None:
-        """Look into the rank under the cursor."""
+        """Open the rank under the cursor."""
         if key := self._under_cursor():
             self._selected = key
             self._open_rank(key)
 
     def action_difference(self) -> None:
-        """Compare the rank under the cursor with the straggler; that one with the first there."""
+        """Compare the rank under the cursor with the straggler; that one with the first rank."""
         key = self._under_cursor()
-        other = reference(self.workspace, key, self._now()) if key else ""
+        other = ranks.reference(self.workspace, key, self._now()) if key else ""
         if other:
             screen = DifferenceScreen(self._glyphs, key, other)
             self.app.push_screen(screen.data_bind(BaseApp.workspace))
@@ -180,15 +170,15 @@ class DifferenceScreen(ScrollingScreen[None]):
         yield KeyBar(id="keys")
 
     def on_mount(self) -> None:
-        """Draw when there is a size."""
+        """Draw after the layout."""
         self.call_after_refresh(self._draw)
 
     def on_resize(self) -> None:
-        """Lay the rows out anew."""
+        """Draw again."""
         self.call_after_refresh(self._draw)
 
     def watch_workspace(self) -> None:
-        """Draw what a rank has said."""
+        """Draw changes of a rank."""
         if self.is_mounted:
             self._draw()
 
@@ -196,8 +186,8 @@ class DifferenceScreen(ScrollingScreen[None]):
         first, second = map(self.workspace.rank, self._keys)
         body = self.query_one(ScrolledLines)
         if first is not None and second is not None and body.size.width > 3:
-            look = look_of(body.size.width - 1, self._glyphs)
-            found = module_differences(first.session, second.session)
-            body.show(difference_lines(first, second, found, look))
+            look = lines.look_of(body.size.width - 1, self._glyphs)
+            found = ranks.module_differences(first.session, second.session)
+            body.show(lines.difference_lines(first, second, found, look))
         bar = key_bar(_DIFFERENCE_KEYS, (), self.size.width, self._glyphs)
         self.query_one("#keys", KeyBar).lines = (bar,)

@@ -4,29 +4,31 @@ From 100 columns on, list and details stand at the right. Below, the details lie
 the list under them where there are rows for it. Where there is no room for a plot, the list is all.
 """
 
-from __future__ import annotations
-
 import time
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tui_profiler.figures.units import column_time, duration, intensity, rate, share, thousands
-from tui_profiler.formatting.text import safe, width
+from tui_profiler.figures.units import duration, in_column, intensity, rate, share, thousands
+from tui_profiler.formatting.text import fit, safe, width
 from tui_profiler.messages import NO_FORWARD, Ceilings
-from tui_profiler.queries.cost.bound import OF_WORK
+from tui_profiler.queries.cost import roofline
+from tui_profiler.queries.cost.bound import OF_WORK, BoundKind
 from tui_profiler.queries.cost.ceilings import roofs_of
-from tui_profiler.queries.cost.roofline_node import NodeRoofline, node_roofline
+from tui_profiler.queries.cost.roofline import NodeRoofline, name_of
 from tui_profiler.queries.cost.roofline_view import RooflineView
 from tui_profiler.queries.panel.state import is_stale
 from tui_profiler.queries.time.forward_kinds import times_fit_costs
+from tui_profiler.queries.training.backward_roofline import BACKWARD
+from tui_profiler.queries.tree.cells import FAINT_SHARE, STRONG_SHARE
 from tui_profiler.queries.tree.names import fitted
 from tui_profiler.session import Session
 
 from ...widgets.bound_lines import why_on_paper
-from ...widgets.lines import EMPTY, Line, Span, exact, line_width, spread, text
+from ...widgets.lines import EMPTY, Line, Span, exact, line_width, spread, text, with_role
 from ...widgets.rows import PAD, Look, columns, mark_of, row, section, without_colour, words
-from .list import LEAST_LIST, list_lines, thumb
+from ...widgets.scrolled import thumb_rows
 from .plot import BELOW, LEAST_COLUMNS, LEAST_ROWS, SCALE, plot_lines, scale_of
 
 BESIDE_COLUMNS = 100
@@ -37,6 +39,16 @@ TALL_ROWS = 32
 HEAD = 1
 TALL_PLOT = 20
 GPU_NOTE = "times of the host"
+LEAST_LIST = 4
+"""Rows of a list that is worth having."""
+_TIME_CELLS, _SHARE_CELLS = 6, 6
+_LIST_TAIL = 1 + _TIME_CELLS + 2 + _SHARE_CELLS + 3
+"""Cells right of the name: gaps, time, share, the sign of the bound, a blank."""
+_LEAST_NAME = 8
+
+
+_Views: TypeAlias = tuple[RooflineView, RooflineView | None]
+"""What is shown, and points of the other direction."""
 
 
 class Form(Struct, frozen=True):
@@ -66,18 +78,28 @@ def form_for(cells: int, rows: int) -> Form:
     return Form(cells, rows - details - listed, cells, listed, details, False)
 
 
-def roofline_lines(look: Look, view: RooflineView, rows: int) -> list[Line]:
-    """Return the whole view, ``rows`` lines of ``look.cells``."""
+def roofline_lines(
+    look: Look, view: RooflineView, rows: int, beside: RooflineView | None = None
+) -> list[Line]:
+    """Return the whole view, ``rows`` lines of ``look.cells``.
+
+    Args:
+        look: of a session.
+        view: what the list, the figures and the roofs are of.
+        rows: how many.
+        beside: points of the other direction, where they are known.
+    """
     if look.tree is None:
-        return _sentence("the roofline needs the tree, which is not known yet", look, rows)
+        return _sentence("the roofline needs the tree: no trace yet", look, rows)
     if view.parts is None:
         return _sentence(f"no roofline: {NO_FORWARD}", look, rows)
     if not view.parts.nodes:
         return _sentence("no roofline: no operator of this model has a known cost", look, rows)
-    assert view.now is not None
-    at = node_roofline(look.session, view.parts, view.now, look.node)
+    at = view.node(look.node)
+    assert at is not None
     form = form_for(look.cells, rows)
-    lines = _beside(look, view, at, form) if form.is_beside else _stacked(look, view, at, form)
+    views = (view, beside)
+    lines = _beside(look, views, at, form) if form.is_beside else _stacked(look, views, at, form)
     return list(without_colour(lines)) if is_stale(look.session, look.now) else lines
 
 
@@ -86,12 +108,13 @@ def _sentence(text: str, look: Look, rows: int) -> list[Line]:
     return lines[:rows] if rows > 2 else list(words(text, look))[:rows]
 
 
-def _beside(look: Look, view: RooflineView, at: NodeRoofline, form: Form) -> list[Line]:
+def _beside(look: Look, views: _Views, at: NodeRoofline, form: Form) -> list[Line]:
+    view, _ = views
     right = replace(look, cells=form.list_cells)
     listed = _list_or_reason(right, view, form.list_rows)
     details = list(detail_lines(right, at))[: form.detail_rows]
     pane = [*listed, *details]
-    left = _plot(replace(look, cells=form.plot_cells), view, at, form.plot_rows)
+    left = _plot(replace(look, cells=form.plot_cells), views, at, form.plot_rows)
     pane += [EMPTY] * (form.plot_rows - len(pane))
     shown = thumb(right, view, form.list_rows) if view.order else range(0)
     edges = [
@@ -104,7 +127,8 @@ def _beside(look: Look, view: RooflineView, at: NodeRoofline, form: Form) -> lis
     ]
 
 
-def _stacked(look: Look, view: RooflineView, at: NodeRoofline, form: Form) -> list[Line]:
+def _stacked(look: Look, views: _Views, at: NodeRoofline, form: Form) -> list[Line]:
+    view, _ = views
     if not form.plot_rows:
         return _list_or_reason(look, view, form.list_rows)
     room = form.detail_rows
@@ -116,7 +140,7 @@ def _stacked(look: Look, view: RooflineView, at: NodeRoofline, form: Form) -> li
     below = [*below[:room], *[EMPTY] * (room - len(below))]
     listed = list_lines(look, view, form.list_rows) if form.list_rows and view.order else []
     listed += [EMPTY] * (form.list_rows - len(listed))
-    return [*_plot(look, view, at, form.plot_rows), *below, *listed]
+    return [*_plot(look, views, at, form.plot_rows), *below, *listed]
 
 
 def _list_or_reason(look: Look, view: RooflineView, rows: int) -> list[Line]:
@@ -133,11 +157,11 @@ def reason_lines(look: Look, view: RooflineView) -> tuple[Line, ...]:
     session = look.session
     reasons = []
     if not view.order and session.timings is not None and times_fit_costs(session):
-        reasons.append("nodes cannot be placed: none of those that compute was timed")
+        reasons.append("no points: no timed node has FLOPs")
     elif not view.order:
         waits, why = why_on_paper(session, look.node)
-        later = "nodes are placed once they have times"
-        reasons.append(later if waits else f"nodes cannot be placed: {why}")
+        later = "points appear with the first times"
+        reasons.append(later if waits else f"no points: {why}")
     if not view.roofs.compute and not view.roofs.bytes_per_second:
         reasons.append(no_roofs(session))
     return tuple(line for reason in reasons for line in words(reason, look))
@@ -148,10 +172,10 @@ def no_roofs(session: Session) -> str:
     if session.ceilings is not None:
         return f"no roofs: {why_on_paper(session, 0)[1]}"
     if session.hello is not None and session.hello.program is not None:
-        return "no roofs: none are kept for this machine; opening a model here measures them"
+        return "no roofs: not calibrated on this machine; opening a model here does it"
     if session.ended is not None or session.playback is not None:
-        return "no roofs: this machine's were not measured"
-    return "no roofs yet: this machine's are measured after the first run"
+        return "no roofs: the roofline was not calibrated"
+    return "no roofs yet: the roofline is calibrated after the first run"
 
 
 def head_rows(rows: int) -> int:
@@ -159,20 +183,29 @@ def head_rows(rows: int) -> int:
     return HEAD + (rows >= TALL_PLOT)
 
 
-def _plot(look: Look, view: RooflineView, at: NodeRoofline, rows: int) -> list[Line]:
+def _plot(look: Look, views: _Views, at: NodeRoofline, rows: int) -> list[Line]:
+    view, beside = views
     tall = head_rows(rows) > HEAD
-    head = [_title(look, view, with_unit=not tall)]
+    head = [_title(look, views, with_unit=not tall)]
     if not view.is_placed:
         return [*head, *[EMPTY] * (rows - 1)]
     if tall:
         unit = scale_of(view.y).unit
         head.append(exact(((unit.rjust(SCALE + 1), "muted"),), look.cells))
-    return [*head, *plot_lines(look, view, at, rows - len(head))]
+    return [*head, *plot_lines(look, view, at, rows - len(head), beside)]
 
 
-def _title(look: Look, view: RooflineView, *, with_unit: bool) -> Line:
+def _title(look: Look, views: _Views, *, with_unit: bool) -> Line:
     """Return the first row: how the plot is read, and what its points stand for."""
-    legend, initials = _legend(look), _legend(look, initials=True)
+    view, beside = views
+    back: Line = EMPTY
+    if beside is not None:
+        other = "forward" if view.work is BACKWARD else "backward"
+        back = (("  v ", "accent"), (other, "muted"))
+        if view.work is not BACKWARD:
+            back = (back[0], (f"{look.glyphs.back} ", "ink"), back[1])
+    legend, initials = (*back, *_legend(look)), (*back, *_legend(look, initials=True))
+    of = " of the backward" if view.work is BACKWARD else ""
     rates = f"  {scale_of(view.y).unit}" if with_unit and view.is_placed else ""
     unit = f"{rates} by FLOP/B" if rates else ""
     host = f", {GPU_NOTE}" if is_on_gpu(look.session) else ""
@@ -186,7 +219,7 @@ def _title(look: Look, view: RooflineView, *, with_unit: bool) -> Line:
         (rates, initials),
         ("", initials),
     ):
-        left: Line = (("roofline", "strong ink"), (title, "faint"))
+        left: Line = (("roofline", "strong ink"), (of, "strong ink"), (title, "faint"))
         if line_width(left) + line_width(right) <= inner:
             break
     return (*PAD, *spread(left, right, inner, look.glyphs.ellipsis), ("  ", "ink"))
@@ -221,12 +254,12 @@ def status_parts(view: RooflineView) -> tuple[Line, ...]:
     """Say how much lies far below its roof."""
     now = view.now
     if now is None or now.whole is None or not now.judged:
-        return ((("no node is placed", "muted"),),)
-    spent, whole = (column_time(each, view.unit) for each in (now.below_seconds, now.whole))
+        return ((("no points", "muted"),),)
+    spent, whole = map(duration, (now.below_seconds, now.whole))
     counted = f"{thousands(now.below)} of {thousands(now.judged)} nodes below 50 % of their roof"
-    together = f"  together {spent} of {whole} {view.unit}"
+    together = f"  together {spent} of {whole}"
     if now.below_seconds > now.whole:  # Operators have the times of their windows.
-        together = f"  together {spent} {view.unit} in slow windows"
+        together = f"  together {spent} in slow windows"
     return ((counted, "ink"),), ((together, "muted"),)
 
 
@@ -250,11 +283,101 @@ def ceilings_words(ceilings: Ceilings) -> tuple[str, ...]:
     doubted = [roof.name for roof in roofs_of(ceilings) if roof.why_not_good]
     bad = f", not good enough: {safe(', '.join(doubted))}" if doubted else ""
     return (
-        f"ceilings of {of}, measured {day}{bad}",
-        f"ceilings of {day}{bad}",
+        f"roofs of {of}, measured {day}{bad}",
+        f"roofs of {day}{bad}",
         f"of {day}{bad}",
-        *((f"{len(doubted)} ceilings not good enough",) if doubted else ()),
+        *((f"{len(doubted)} roofs not good enough",) if doubted else ()),
     )
+
+
+def list_lines(look: Look, view: RooflineView, rows: int) -> list[Line]:
+    """Return the heading, where there is room for it, and as many nodes as fit."""
+    body = list_rows(rows)
+    rank = view.rank(look.node)
+    top = view.first_row(look.node, body)
+    lines = [_list_heading(look, view)] if body < rows else []
+    for at, place in enumerate(view.order[top : top + body], top):
+        line = _list_row(look, view, place)
+        if at == rank:
+            line = with_role(((look.glyphs.cursor, "accent"), *line[1:]), "cursor")
+        lines.append(line)
+    return lines
+
+
+def thumb(look: Look, view: RooflineView, rows: int) -> range:
+    """Return the rows beside the list that say which part of it is shown; none where all is."""
+    body = list_rows(rows)
+    found = thumb_rows(len(view.order), view.first_row(look.node, body), body)
+    return range(found.start + rows - body, found.stop + rows - body)
+
+
+def list_rows(rows: int) -> int:
+    """Return how many of so many rows are nodes: all, or all but the heading."""
+    return rows - 1 if rows >= LEAST_LIST else max(rows, 1)
+
+
+def _list_heading(look: Look, view: RooflineView) -> Line:
+    name = look.cells - 1 - _LIST_TAIL
+    if name < _LEAST_NAME:
+        return ((fit(" by time", look.cells, look.glyphs.ellipsis), "strong ink"),)
+    return (
+        (" ", "ink"),
+        (fit("by time", name, look.glyphs.ellipsis), "strong ink"),
+        (" " + view.times.unit.rjust(_TIME_CELLS), "muted"),
+        ("% roof".rjust(2 + _SHARE_CELLS), "muted"),
+        ("   ", "ink"),
+    )
+
+
+def _list_row(look: Look, view: RooflineView, place: int) -> Line:
+    found, now, tree = view.parts, view.now, view.tree
+    assert found is not None
+    assert now is not None
+    assert tree is not None
+    spent, least = now.seconds[place], found.least[place]
+    share = spent / now.whole if now.whole else 0.0
+    is_faint = share < FAINT_SHARE
+    reached = least / spent if least and spent else None
+    percent = ((_percent(reached, look).rjust(_SHARE_CELLS), _role(reached, is_faint=is_faint)),)
+    name = look.cells - 1 - _LIST_TAIL
+    if name < _LEAST_NAME:
+        # Too small for the time: the name and the share remain.
+        name = max(look.cells - _SHARE_CELLS - 3, 1)
+        tail: Line = ((" ", "ink"), *percent, (" ", "ink"))
+    else:
+        spent_text = in_column(spent, view.times).rjust(_TIME_CELLS + 1)
+        sign = _sign(found.kind(place, now.on_core[place]), look, is_faint=is_faint)
+        tail = ((spent_text, _weight(share)), ("  ", "ink"), *percent, *sign, (" ", "ink"))
+    text = fitted(name_of(tree, found.nodes[place]), name, look.glyphs.ellipsis)
+    blank = " " * (name - width(text))
+    return ((" ", "ink"), (text, "faint" if is_faint else "ink"), (blank, "ink"), *tail)
+
+
+def _sign(kind: BoundKind | None, look: Look, *, is_faint: bool) -> Line:
+    if kind is None:
+        return ((f" {look.glyphs.dash}", "faint"),)
+    return ((f" {mark_of(kind, look.glyphs)}", "faint" if is_faint else kind),)
+
+
+def _weight(share: float) -> str:
+    if share >= STRONG_SHARE:
+        return "strong ink"
+    return "ink" if share >= FAINT_SHARE else "faint"
+
+
+def _role(reached: float | None, *, is_faint: bool) -> str:
+    if is_faint or reached is None:
+        return "faint"
+    return "ink" if reached < roofline.BELOW else "muted"
+
+
+def _percent(reached: float | None, look: Look) -> str:
+    if reached is None:
+        return look.glyphs.dash
+    percent = reached * 100
+    if percent < 0.5:
+        return "<1 %"
+    return f"{percent:.0f} %" if percent < 999.5 else f"{look.glyphs.beyond}999 %"
 
 
 DETAIL_ROWS = 10

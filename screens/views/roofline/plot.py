@@ -5,8 +5,6 @@
 2. A label lies within the plot, and where it hides the fewest points.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -16,9 +14,9 @@ from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.formatting.plot import Axis, Dots, decade_label
 from tui_profiler.formatting.text import width
 from tui_profiler.queries.cost.bound import KINDS
-from tui_profiler.queries.cost.roofline import Roof
-from tui_profiler.queries.cost.roofline_node import NodeRoofline
+from tui_profiler.queries.cost.roofline import NodeRoofline, Roof
 from tui_profiler.queries.cost.roofline_view import LARGE, RooflineView, Spot
+from tui_profiler.queries.training.backward_roofline import BACKWARD
 from tui_profiler.queries.tree.names import fitted
 
 from ...widgets.lines import Line
@@ -96,7 +94,13 @@ def scale_of(axis: Axis) -> Scale:
     return Scale(f"{prefix}FLOP/s", power)
 
 
-def plot_lines(look: Look, view: RooflineView, at: NodeRoofline | None, rows: int) -> list[Line]:
+def plot_lines(
+    look: Look,
+    view: RooflineView,
+    at: NodeRoofline | None,
+    rows: int,
+    beside: RooflineView | None = None,
+) -> list[Line]:
     """Return ``rows`` lines of ``look.cells`` with the plot, its axes and their labels.
 
     Args:
@@ -104,12 +108,17 @@ def plot_lines(look: Look, view: RooflineView, at: NodeRoofline | None, rows: in
         view: the points, the roofs and the axes.
         at: the selected node, None where there is none.
         rows: lines, those of the lower axis included.
+        beside: points of the other direction.
     """
     columns, high = look.cells - SCALE - 2, rows - BELOW
     grid = Grid(columns, high)
     _draw_roofs(grid, view, look.glyphs)
+    if beside is not None:
+        _draw_points(grid, beside, look)
     _draw_points(grid, view, look)
     _label_roofs(grid, view)
+    if beside is not None:
+        _mark_other(grid, beside, look)
     if at is not None:
         _draw_selected(grid, view, at, look)
     return [*_framed(grid, view.y, look.glyphs), *_below(view, columns, look)]
@@ -202,12 +211,18 @@ def _heights(
 def _draw_points(grid: Grid, view: RooflineView, look: Look) -> None:
     for spot in view.spots(grid.columns, grid.rows).spots:
         role = (spot.kind or "muted") if spot.size else "faint"
-        grid.put(spot.column, spot.row, point_of(spot, look.glyphs), role)
+        glyph = point_of(spot, look.glyphs, is_backward=view.work is BACKWARD)
+        grid.put(spot.column, spot.row, glyph, role)
 
 
-def point_of(spot: Spot, glyphs: Glyphs) -> str:
-    """Return a point by what holds it back and by its size: no colour is needed to tell it."""
+def point_of(spot: Spot, glyphs: Glyphs, *, is_backward: bool = False) -> str:
+    """Return a point by what holds it back and by its size: no colour is needed to tell it.
+
+    Points of a backward tell by their character that they are: the list has the bound's sign.
+    """
     is_large = spot.size == LARGE
+    if is_backward:
+        return glyphs.back[is_large]
     if spot.kind is None:
         return glyphs.points[is_large]
     return mark_of(spot.kind, glyphs) if is_large else glyphs.small[KINDS.index(spot.kind)]
@@ -275,6 +290,18 @@ def _draw_selected(grid: Grid, view: RooflineView, at: NodeRoofline, look: Look)
                 grid.put(edge, line, " ", "ink")
         grid.write(start, line, text, "strong ink")
     grid.put(column, row, look.glyphs.points[2], "strong accent")
+
+
+def _mark_other(grid: Grid, view: RooflineView, look: Look) -> None:
+    """Mark the point of the selected node in the other direction."""
+    at = view.node(look.node)
+    if at is None or not at.intensity or not at.achieved:
+        return
+    column, row = view.x.cell(at.intensity, grid.columns), _row(view.y, at.achieved, grid.rows)
+    if column is not None and row is not None:
+        is_backward = view.work is BACKWARD
+        mark = look.glyphs.back[1] if is_backward else look.glyphs.points[1]
+        grid.put(column, row, mark, "strong accent")
 
 
 def _free_place(grid: Grid, column: int, row: int, cells: int) -> tuple[int, int] | None:

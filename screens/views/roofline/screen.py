@@ -1,21 +1,20 @@
 """The roofline: what every node reaches of what this machine can do; the cursor walks the nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.binding import BindingType
 
 from tui_profiler.queries.cost.roofline_view import RooflineView
+from tui_profiler.queries.training.backward_bound import why_no_backward_bound
+from tui_profiler.queries.training.backward_roofline import BACKWARD
 
 from ...actions.view_keys import ROOFLINE, own_bindings
 from ...widgets.key_bar import Keys
 from ...widgets.lines import Line
 from ...widgets.rows import Look
 from ..view_screen import PointedScreen
-from .lines import form_for, head_rows, roofline_lines, status_row
-from .list import list_rows
+from .lines import form_for, head_rows, list_rows, roofline_lines, status_row
 from .plot import BELOW, SCALE
 
 
@@ -34,13 +33,21 @@ class RooflineScreen(PointedScreen):
 
     def begin(self) -> None:
         """Keep the axes, the order and the cursor."""
-        self.view = RooflineView()
+        self._views = (RooflineView(), RooflineView(BACKWARD))
+        self.view = self._views[0]
 
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
         """Return the plot, the nodes by time, and the selected node."""
-        self.view.update(look.session, look.now)
+        forward, backward = self._views
+        has_backward = not why_no_backward_bound(look.session)
+        if has_backward:
+            backward.update(look.session, look.now, (forward,))
+        elif self.view is backward:
+            self.view = forward
+        forward.update(look.session, look.now, (backward,) if has_backward else ())
         self._rows = rows
-        return roofline_lines(look, self.view, rows)
+        other = backward if self.view is forward else forward
+        return roofline_lines(look, self.view, rows, other if has_backward else None)
 
     def status(self, look: Look) -> Line:
         """Return how much of the forward lies far below its roof."""
@@ -60,6 +67,15 @@ class RooflineScreen(PointedScreen):
         """Go back by time."""
         self.action_walk(-1)
 
+    def action_direction(self) -> None:
+        """Show list and figures of the backward, or of the forward again."""
+        if why := why_no_backward_bound(self.session_shown):
+            self.say(f"no backward: {why}")
+            return
+        forward, backward = self._views
+        self.view = backward if self.view is forward else forward
+        self.refresh_view()
+
     def action_walk(self, steps: int) -> None:
         """Go to a node that takes less time, or more."""
         self.view.touch(self.now())
@@ -71,7 +87,7 @@ class RooflineScreen(PointedScreen):
         self.action_walk(pages * max(rows // 2, 5))
 
     def action_cross(self, steps: int) -> None:
-        """Go to a node with more FLOPs a byte, or fewer."""
+        """Go to a node with more FLOPs per byte, or fewer."""
         self.view.touch(self.now())
         self.select(self.view.crossed(self.node, steps))
 

@@ -4,8 +4,6 @@
 2. A row of half cells is several modules, each too short for a block of its own.
 """
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from tui_profiler.figures.units import duration, share_cell, thousands
@@ -107,8 +105,8 @@ def _title(look: Look, drawn: Drawn, slow: SlowForward | None) -> Line:
         inside = f" {look.glyphs.crumb} {path}"
     if slow is not None:
         is_slowest = slow is look.session.slow[0]
-        of = "the slowest forward" if is_slowest else "the last slow forward"
-        return section(f"{of}{inside}", f"measured, the {thousands(slow.forward)}th", look)
+        of = "slowest forward" if is_slowest else "last slow forward"
+        return section(f"{of}{inside}", f"measured, forward {thousands(slow.forward)}", look)
     if drawn.measured:
         calls = ""
         if tick is not None and tick.mean_forwards:

@@ -1,7 +1,5 @@
 """The last minutes as text: latency, utilisation and power above each other on one time axis."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -11,15 +9,7 @@ from tui_profiler.formatting.canvas import nice_ceiling, sparkline
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Unknown, known
 from tui_profiler.queries.panel.state import is_stale
-from tui_profiler.queries.time.timeline import (
-    Axis,
-    axis,
-    marks,
-    model_gpu,
-    past,
-    usual_step,
-    watts,
-)
+from tui_profiler.queries.time import timeline
 
 from ...widgets.lines import EMPTY, Line
 from ...widgets.machine_lines import busy
@@ -60,7 +50,7 @@ def timeline_lines(look: Look, rows: int, step: int | None = None) -> tuple[Line
         step: seconds of a column; None for as many as the last five minutes need.
     """
     columns = plot_columns(look.cells)
-    along = axis(look.session, look.now, columns, step or usual_step(columns))
+    along = timeline.axis(look.session, look.now, columns, step or timeline.usual_step(columns))
     room = rows - 2
     plots = _plots(look, along)
     while plots and len(plots) > max(room, 1):
@@ -75,8 +65,8 @@ _PRIORITY = ("p50", "cpu", "gpu", "power", "p95")
 """The first are kept longest."""
 
 
-def _plots(look: Look, along: Axis) -> dict[str, _Plot]:
-    found = past(look.session, along)
+def _plots(look: Look, along: timeline.Axis) -> dict[str, _Plot]:
+    found = timeline.past(look.session, along)
     tick, sample = look.session.tick, look.session.sample
     pending = "…"
     highest = max((each for each in (*found.p50, *found.p95) if each is not None), default=0.0)
@@ -91,7 +81,7 @@ def _plots(look: Look, along: Axis) -> dict[str, _Plot]:
         _Plot("latency p95", "p95", found.p95, top, scale, p95),
         _Plot("cpu", "cpu", found.cpu, 1.0, "100 %", cpu),
     ]
-    gpu = model_gpu(look.session)
+    gpu = timeline.model_gpu(look.session)
     if not isinstance(gpu, Unknown):
         used = known(gpu.utilisation)
         why = safe(gpu.utilisation.reason) if isinstance(gpu.utilisation, Unknown) else ""
@@ -102,7 +92,7 @@ def _plots(look: Look, along: Axis) -> dict[str, _Plot]:
 
 
 def _power(look: Look, values: tuple[float | None, ...]) -> _Plot:
-    figure = watts(look.session)
+    figure = timeline.watts(look.session)
     if isinstance(figure, Unknown):
         why = safe(figure.reason)
         return _Plot("power", "power", values, 1.0, "", look.glyphs.dash, why)
@@ -160,12 +150,12 @@ def _label_cells(cells: int) -> int:
     return 12 if cells >= WIDE else 6
 
 
-def _title(look: Look, along: Axis) -> Line:
+def _title(look: Look, along: timeline.Axis) -> Line:
     tick = look.session.tick
     window = f"p50 and p95 of the last {thousands(tick.window)} forwards, " if tick else ""
     every = f"{along.step} s per column"
     said = window + every if look.cells >= WIDE else every
-    return section(f"the last {_span(along.columns * along.step)}", said, look)
+    return section(f"last {_span(along.columns * along.step)}", said, look)
 
 
 def _span(seconds: int) -> str:
@@ -173,13 +163,13 @@ def _span(seconds: int) -> str:
     return f"{minutes:.0f} minutes" if minutes >= 1.75 else f"{seconds} s"
 
 
-def _axis(look: Look, along: Axis) -> Line:
+def _axis(look: Look, along: timeline.Axis) -> Line:
     """Return the row of times; each is written from its column on."""
     end = "here" if look.session.playback is not None else "now"
     end = "the end" if look.session.ended is not None else end
     text, last = "", along.columns - len(end)
-    for column, age in marks(along):
-        words = f"{age // 60} min ago" if age % 60 == 0 else f"{age} s ago"
+    for column, age in timeline.marks(along):
+        words = f"{age / 60:g} min ago" if age >= 60 and age % 30 == 0 else f"{age} s ago"
         if column + 1 + len(words) < last:
             text = text.ljust(column) + f"{look.glyphs.divider}{words}"
     text = text[: max(last, 0)].ljust(max(last, 0)) + end

@@ -1,15 +1,13 @@
-"""The timeline screen: one forward by depth, and the last minutes below it."""
+"""The timeline screen: a step of training, one forward by depth, and the last minutes below it."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Generic, TypeVar
 
 from msgspec.structs import replace
 from textual.binding import Binding, BindingType
 
-from tui_profiler.formatting.text import safe
-from tui_profiler.messages import SlowForward
+from tui_profiler.formatting.text import safe, width
+from tui_profiler.messages import SlowForward, SlowStep
 from tui_profiler.queries.cost.bound import mixes_of
 from tui_profiler.queries.cost.totals import hottest
 from tui_profiler.queries.forward import flame as flames
@@ -17,44 +15,57 @@ from tui_profiler.queries.forward import strip
 from tui_profiler.queries.time.hysteresis import Hysteresis
 from tui_profiler.queries.time.slow_forwards import as_session, slow_words
 from tui_profiler.queries.time.timeline import steps, usual_step
+from tui_profiler.queries.training.step_blocks import step_blocks
 from tui_profiler.queries.tree.cells import REFRESH_SECONDS
 from tui_profiler.session import Session, Tree
 
 from ...actions.view_keys import TIMELINE, own_bindings
 from ...widgets.key_bar import Keys
 from ...widgets.lines import EMPTY, Line
-from ...widgets.rows import Look, row
+from ...widgets.rows import Look, row, words
 from ..view_screen import SideScreen
 from .flame_lines import Drawn, flame_lines, legend
 from .lines import plot_columns, timeline_lines
+from .step_lines import slow_step_lines, step_lines
 
 HOLD_SECONDS = 2.0
 LEAST_ROWS = 10
 """With fewer there is only the forward."""
 MOST_PAST_ROWS = 20
+LEAST_FORWARD_ROWS = 7
+"""Of the forward, that a step of training leaves: its figures and two levels."""
 
 
-class FlameLayout:
+_Blocks = TypeVar("_Blocks")
+
+
+class SteadyLayout(Generic[_Blocks]):
     """Lays blocks out when something else is looked at, and follows new times without flicker."""
 
-    def __init__(self) -> None:
-        self._steady: Hysteresis[Drawn] = Hysteresis(HOLD_SECONDS)
-        self._of: tuple[Tree | None, bool, int, int] = (None, False, 0, 0)
-        self._wanted = Drawn(flames.Flame(0, (), 0), ())
+    def __init__(self, lay: Callable[[Session, int, int], _Blocks]) -> None:
+        self._lay = lay
+        self._steady: Hysteresis[_Blocks] = Hysteresis(HOLD_SECONDS)
+        self._of: tuple[Tree | None, bool, bool, int, int] | None = None
+        self._wanted: _Blocks
         self._at = 0.0
 
-    def of(self, session: Session, root: int, cells: int) -> Drawn:
+    def of(self, session: Session, root: int, cells: int) -> _Blocks:
         """Return the blocks of a node over so many cells."""
-        looked_at = (session.tree, session.timings is not None, root, cells)
+        has_times, has_steps = session.timings is not None, session.training is not None
+        looked_at = (session.tree, has_times, has_steps, root, cells)
         if looked_at != self._of:
             self._steady.clear()
         elif 0 <= session.heard_at - self._at < REFRESH_SECONDS:
             return self._steady.show(0, self._wanted, session.heard_at)
         self._of, self._at = looked_at, session.heard_at
-        found = flames.flame(session, root, cells)
-        colours = tuple(strip.colours(level, mixes_of(session)) for level in found.levels)
-        self._wanted = Drawn(found, colours)
+        self._wanted = self._lay(session, root, cells)
         return self._steady.show(0, self._wanted, session.heard_at)
+
+
+def flame_blocks(session: Session, root: int, cells: int) -> Drawn:
+    """Return the blocks of one forward inside a node, and their colours."""
+    found = flames.flame(session, root, cells)
+    return Drawn(found, tuple(strip.colours(level, mixes_of(session)) for level in found.levels))
 
 
 class TimelineScreen(SideScreen):
@@ -78,12 +89,15 @@ class TimelineScreen(SideScreen):
 
     def begin(self) -> None:
         """Keep the layout, and what is zoomed into."""
-        self._layout = FlameLayout()
+        self._layout = SteadyLayout(flame_blocks)
+        self._step_layout = SteadyLayout(step_blocks)
         self._zoomed: tuple[int, ...] = ()
         self._tree: Tree | None = None
         self._step: int | None = None
         self._which = 0
-        """Place in ``_forwards`` of what is drawn."""
+        """Place in ``_choices`` of what is drawn."""
+        self._is_told_above = False
+        """Whether what was different is above the plots: it is longer than the last row."""
         self._slow_session: tuple[Session, SlowForward, Session] | None = None
 
     @property
@@ -102,16 +116,34 @@ class TimelineScreen(SideScreen):
         return super().session_shown
 
     @property
-    def _forwards(self) -> tuple[SlowForward | None, ...]:
-        """The mean of all, the slowest, and the last slow one where that is another."""
-        slow = self._session_of_means.slow
-        return (None, *slow[:1], *(one for one in slow[1:2] if one is not slow[0]))
+    def _choices(self) -> tuple[SlowForward | SlowStep | None, ...]:
+        """The mean of all, the slowest, and the last slow one where that is another.
+
+        Where training is seen, slow steps go before slow forwards.
+        """
+        session = self._session_of_means
+        forwards, steps_kept = session.slow[:2], session.slow_steps[:2]
+        if len(steps_kept) > 1 and steps_kept[0].step == steps_kept[1].step:
+            steps_kept = steps_kept[:1]
+        if len(forwards) > 1 and forwards[0] is forwards[1]:
+            forwards = forwards[:1]
+        return (None, *steps_kept, *forwards)
+
+    @property
+    def _drawn(self) -> SlowForward | SlowStep | None:
+        choices = self._choices
+        return choices[self._which] if self._which < len(choices) else None
 
     @property
     def _slow(self) -> SlowForward | None:
         """The forward that is drawn in place of the mean; None for the mean."""
-        forwards = self._forwards
-        return forwards[self._which] if self._which < len(forwards) else None
+        return self._drawn if isinstance(self._drawn, SlowForward) else None
+
+    @property
+    def _slow_words(self) -> str:
+        """What was different in the slow forward that is drawn; empty for the mean."""
+        slow = self._slow
+        return "" if slow is None else safe(slow_words(self._session_of_means, slow))
 
     @property
     def root(self) -> int:
@@ -131,28 +163,40 @@ class TimelineScreen(SideScreen):
                 of_means, min(max(rows * 40 // 100, 4), MOST_PAST_ROWS), self._step
             )
         room = rows - len(below) - (0 if self.is_narrow else 1)
-        above = flame_lines(look, drawn, room, slow)
-        return (*above, *[EMPTY] * (rows - len(below) - len(above)), *below)
+        if isinstance(self._drawn, SlowStep):
+            slowly = slow_step_lines(of_means, self._drawn, room)
+            return (*slowly, *[EMPTY] * (rows - len(below) - len(slowly)), *below)
+        said = self._slow_words
+        self._is_told_above = bool(below) and width(said) > look.inner
+        if self._is_told_above:
+            below = (*words(said, look, "ink"), EMPTY, *below)
+            room = max(rows - len(below) - (0 if self.is_narrow else 1), LEAST_FORWARD_ROWS)
+        levels = self._step_layout.of(of_means.session, self.root, look.inner)
+        step = step_lines(of_means, levels, self.root, room - LEAST_FORWARD_ROWS)
+        above = (*step, *flame_lines(look, drawn, room - len(step), slow))
+        return (*above, *[EMPTY] * (rows - len(below) - len(above)), *below)[:rows]
 
     def status(self, look: Look) -> Line:
         """Say what the colours mean; of a slow forward, what was different in it."""
-        if (slow := self._slow) is not None:
-            said = safe(slow_words(self._session_of_means, slow))
+        if isinstance(self._drawn, SlowStep):
+            return row((("parts of one step, and of the mean one", "muted"),), EMPTY, look)
+        said = self._slow_words
+        if said and not self._is_told_above:
             return row(((said, "ink"),), EMPTY, look)
         return legend(look, self._layout.of(look.session, self.root, look.inner))
 
     def has_news(self, look: Look) -> bool:
         """Tell of a slow forward in the last row where it has none of its own."""
-        return self._slow is not None
+        return self._slow is not None and not self._is_told_above
 
     def action_which(self) -> None:
-        """Show the mean of all forwards, the slowest, or the last slow one, in turn."""
-        forwards = self._forwards
-        if len(forwards) == 1:
-            self.say("no slow forward so far")
+        """Show the mean of all, the slowest, or the last slow one, in turn."""
+        choices = self._choices
+        if len(choices) == 1:
+            self.say("no slow step or forward yet")
             return
-        self._which = (self._which + 1) % len(forwards)
-        self._layout = FlameLayout()
+        self._which = (self._which + 1) % len(choices)
+        self._layout = SteadyLayout(flame_blocks)
         self.refresh_view()
 
     def _keep_zoom(self, look: Look) -> None:
@@ -184,6 +228,9 @@ class TimelineScreen(SideScreen):
         """Let the selected block fill the width; open a leaf."""
         session = self.session_shown
         if session.tree is None:
+            return
+        if isinstance(self._drawn, SlowStep):
+            self.say("modules of a slow step are not timed; t shows the mean step")
             return
         inside = any(
             flames.takes_part(session, child) for child in session.tree.children(self.node)

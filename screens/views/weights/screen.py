@@ -1,6 +1,4 @@
-"""The weights screen: every parameter with its statistics, and what changing it costs."""
-
-from __future__ import annotations
+"""The weights screen: every parameter with its statistics and sensitivity."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -9,23 +7,17 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from tui_profiler import messages
-from tui_profiler.queries.panel.accepted_requests import why_not_now
-from tui_profiler.queries.panel.state import is_measuring, is_reading
-from tui_profiler.queries.parameters.weights import (
-    SCHEMES,
-    SORT_WORDS,
-    WeightsView,
-    is_measurable,
-    next_scheme,
-    scheme_words,
-)
+from tui_profiler.queries.parameters import weights
 
+from ...actions.table import why_not_now
 from ...actions.view_keys import WEIGHTS, own_bindings
+from ...common.model_pause import ModelPause
 from ...widgets.heading import Heading, Order
 from ...widgets.key_bar import Keys
 from ...widgets.lines import Line, text
 from ...widgets.rows import Look, row
 from ..view_screen import SAID_SECONDS, PointedScreen
+from .analysis_state import is_measuring, is_reading
 from .lines import PANEL_CELLS, status_line, weights_heading, weights_lines
 from .panel import panel_lines
 from .table import LEAST_ROWS, body_rows, first_row
@@ -34,7 +26,7 @@ _MOST_PANEL_ROWS = 100
 
 
 class WeightsScreen(PointedScreen):
-    """Shows the parameters as a table; the cursor is a row, and the node is its module."""
+    """A table of the parameters; the cursor selects the module of its row."""
 
     name_of_view = "weights"
     keys: ClassVar[Keys] = (
@@ -51,30 +43,31 @@ class WeightsScreen(PointedScreen):
     BINDINGS: ClassVar[list[BindingType]] = [*own_bindings(WEIGHTS)]
 
     def begin(self) -> None:
-        """Keep the order, the cursor, and what is done to a weight that is measured."""
-        self.view = WeightsView()
-        self.scheme = SCHEMES[0]
+        """Start with the tree's order and the first scheme."""
+        self.view = weights.WeightsView()
+        self.scheme = weights.SCHEMES[0]
+        self._model_pause = ModelPause()
         self._rows = 1
         self._has_asked = False
         self._busy_at = -1e9
         self._asked_at: tuple[object, object] | None = None
-        """What was known when something was asked for; None when an answer has come."""
+        """State when a request was sent; None after its answer."""
         self._waits = False
-        """The values were asked for, and none has come yet."""
+        """Values are requested, and none has arrived."""
 
     def on_mount(self) -> None:
-        """Ask for the statistics where there are none yet, once the session is here."""
+        """Request the statistics where there are none yet, once the session is set."""
         self.call_after_refresh(self._read_first)
 
     def watch_session(self) -> None:
-        """Ask as soon as there is somebody to ask, and draw what has changed."""
+        """Request the statistics as soon as possible, and draw changes."""
         if self.is_mounted:
             self._read_first()
         known = (self.session.parameters, self.session.sensitivity)
         if self._asked_at is not None and any(
             one is not other for one, other in zip(self._asked_at, known, strict=True)
         ):
-            self._said = ("", 0.0)  # The answer says more than that it was asked for.
+            self._said = ("", 0.0)  # The answer replaces the message of the request.
             self._asked_at = None
             self._busy_at = time.monotonic()
         super().watch_session()
@@ -87,21 +80,21 @@ class WeightsScreen(PointedScreen):
             self.send(messages.AnalyseParameters())
 
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
-        """Return the table, and the weight under the cursor."""
+        """Return the table, and the panel or the facts."""
         self.view.update(look.session, self.node)
         self._rows = rows
         return weights_lines(look, self.view, rows, narrow=self.is_narrow)
 
     def status(self, look: Look) -> Line:
-        """Return what is going on, or what came of it."""
+        """Return progress or result."""
         session = look.session
         if self._waits and session.parameters is None and session.ended is None:
-            told = "values requested from the worker"
+            told = "weights requested"
             return row(((told, "muted"),), (), look)
         return status_line(look, self.scheme)
 
     def has_news(self, look: Look) -> bool:
-        """Tell whether something goes on, or is over since a moment."""
+        """Return whether the status has just changed."""
         session, now = look.session, time.monotonic()
         waits = self._waits and session.parameters is None
         if waits or is_measuring(session) or is_reading(session):
@@ -109,8 +102,8 @@ class WeightsScreen(PointedScreen):
         return now - self._busy_at < SAID_SECONDS
 
     def rows_as_csv(self) -> Callable[[], str]:
-        """Return what writes the rows, in the order that is shown."""
-        from tui_profiler.reports.csv.weights import csv_weights  # noqa: PLC0415 # only for this
+        """Return a function that writes the rows, in the order shown."""
+        from tui_profiler.reports.csv import csv_weights  # noqa: PLC0415 # only for this
 
         rows = self.view.rows
         return lambda: csv_weights(rows)
@@ -121,79 +114,77 @@ class WeightsScreen(PointedScreen):
 
     def row_text(self) -> str | None:
         """Return the row under the cursor."""
-        from tui_profiler.reports.csv.weights import csv_weights  # noqa: PLC0415
+        from tui_profiler.reports.csv import csv_weights  # noqa: PLC0415
 
         weight = self.view.row
         return csv_weights((weight,)).splitlines()[1] if weight is not None else None
 
     def panel_text(self) -> str | None:
-        """Return all that is known of the weight under the cursor."""
+        """Return the panel of the weight under the cursor."""
         look = Look(self.session, self.node, self.now(), PANEL_CELLS, self.glyphs)
         lines = panel_lines(look, self.view.row, _MOST_PANEL_ROWS)
         return "\n".join(text(line).rstrip() for line in lines) + "\n" if lines else None
 
     def touched(self, x: int, y: int) -> None:
-        """Select a row; above them are the title and the heading."""
+        """Select a row; the title and the column titles are above."""
         at = first_row(self.view, body_rows(self._rows - 1)) + y - 2
         if y >= 2 and at < len(self.view.rows):
             self.action_move(at - self.view.at)
 
     def on_mouse_scroll_down(self) -> None:
-        """Go down."""
+        """Scroll down."""
         self.action_move(3)
 
     def on_mouse_scroll_up(self) -> None:
-        """Go up."""
+        """Scroll up."""
         self.action_move(-3)
 
     def action_move(self, by: int) -> None:
-        """Go to another row; its module is the selected node."""
+        """Select another row, and its module."""
         weight = self.view.move(by)
         if weight is not None:
             self.select(weight.node)
 
     def action_page(self, pages: int) -> None:
-        """Go half a page down or up."""
+        """Move by half pages."""
         self.action_move(pages * max(self._rows // 2, 1))
 
     def heading(self, look: Look) -> Heading | None:
-        """Return the columns that are shown."""
+        """Return the column titles."""
         if self._rows < LEAST_ROWS + 2:  # The title, and a row below the table.
             return None
         return weights_heading(look, self.view, narrow=self.is_narrow)
 
     def order_by(self, order: Order) -> None:
-        """Order the rows."""
-        for sort in SORT_WORDS:
+        """Sort the rows."""
+        for sort in weights.SORT_WORDS:
             if sort == order.column:
                 self.view.sort_by(sort, descending=order.descending)
-        self.say(SORT_WORDS[self.view.sort])
+        self.say(weights.SORT_WORDS[self.view.sort])
         self.refresh_view()
 
     def action_sort(self) -> None:
-        """Order by the next column that has figures."""
+        """Sort by the next column with figures."""
         self.view.sort_by_next()
-        self.say(SORT_WORDS[self.view.sort])
+        self.say(weights.SORT_WORDS[self.view.sort])
 
     def action_buffers(self) -> None:
-        """Show buffers, or parameters alone."""
+        """Show or hide buffers."""
         self.view.shows_buffers = not self.view.shows_buffers
         self.view.arrange()
-        self.say("buffers are shown" if self.view.shows_buffers else "buffers hidden")
-
-    # Asking.
+        self.say("buffers shown" if self.view.shows_buffers else "buffers hidden")
 
     def action_read(self) -> None:
-        """Look at the values again."""
-        self._ask(messages.AnalyseParameters(), "the values are read again")
+        """Read the weights again."""
+        self._ask(messages.AnalyseParameters(), "reading the weights again")
 
     def action_measure(self) -> None:
         """Measure the sensitivity of the output to the weight under the cursor."""
         weight = self.view.row
         if weight is None:
-            self.say("there is no weight to measure")
-        elif not is_measurable(weight):
-            self.say("only parameters of two axes or more are measured")
+            self.say("no weight to measure")
+        elif not weights.is_measurable(weight):
+            self.say("sensitivity needs two or more axes")
         else:
             name = weight.shared_with or weight.name
             self._ask(messages.MeasureSensitivity(self.scheme, name), self._changing(name))
@@ -205,12 +196,12 @@ class WeightsScreen(PointedScreen):
         )
 
     def action_scheme(self) -> None:
-        """Choose what is done to a weight that is measured."""
-        self.scheme = next_scheme(self.scheme)
-        self.say(f"x and X measure {scheme_words(self.scheme)}")
+        """Choose the change that is measured."""
+        self.scheme = weights.next_scheme(self.scheme)
+        self.say(f"x and X measure {weights.scheme_words(self.scheme)}")
 
     def action_stop(self) -> None:
-        """End what is going on; what has come stays."""
+        """Stop reading or measuring; results so far remain."""
         waits = self._waits and self.session.parameters is None
         self._waits = False
         if waits or is_measuring(self.session) or is_reading(self.session):
@@ -218,8 +209,18 @@ class WeightsScreen(PointedScreen):
         else:
             self.say("nothing to stop")
 
+    def action_hold(self) -> None:
+        """Pause the model on the second press, so that weights are read faster; or resume it."""
+        if why_not := self._why_not(messages.Pause()):
+            self.say(why_not)
+            return
+        request, said = self._model_pause.press(self.session, self.now())
+        if request is not None:
+            self.send(request)
+        self.say(said)
+
     def _changing(self, what: str) -> str:
-        said = f"{what}: {scheme_words(self.scheme)}"
+        said = f"{what}: {weights.scheme_words(self.scheme)}"
         return said if self.is_narrow else f"{said}; the model's weights are not changed"
 
     def _ask(self, request: messages.Request, said: str) -> None:
@@ -233,7 +234,7 @@ class WeightsScreen(PointedScreen):
             self._asked_at = (self.session.parameters, self.session.sensitivity)
 
     def _why_not(self, request: messages.Request) -> str:
-        """Return why nobody would carry a request out; empty where somebody would."""
+        """Return why a request is refused; empty where it is not."""
         if self.session.hello is None:
             return "the worker is starting"
         return why_not_now(self.session, type(request).__name__)

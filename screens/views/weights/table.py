@@ -1,50 +1,51 @@
-"""The table of weights: one row each, as many columns as fit; the cursor's row stays in sight."""
-
-from __future__ import annotations
+"""The table of weights: a row each, as many columns as fit; the cursor's row stays visible."""
 
 from collections.abc import Sequence
 
 from tui_profiler.formatting.text import fit, middle, safe, width
-from tui_profiler.queries.panel.state import has_sensitivities
-from tui_profiler.queries.parameters.weights import (
-    Column,
-    WeightRow,
-    WeightsView,
-    not_finite,
-)
+from tui_profiler.queries.parameters import weights
 
 from ...widgets.heading import Heading, Order, Title
 from ...widgets.lines import Line, with_role
 from ...widgets.rows import Look, words
 from ...widgets.scrolled import thumb_rows
-from .cells import cell
+from .analysis_state import has_sensitivities
+from .figures import cell
 
-_COLUMNS: dict[Column, tuple[str, int]] = {
+_COLUMNS: dict[weights.Column, tuple[str, int]] = {
     "values": ("count", 6),
     "std": ("std", 8),
     "zeros": ("0 %", 4),
     "int8": ("int8 dB", 7),
-    "width": ("fits", 5),
+    "width": ("30 dB", 5),
     "prune": ("prune %", 7),
     "predicted": ("~error %", 8),
     "error": ("error %", 7),
 }
-"""Heading and cells of each."""
-_YIELD: tuple[Column, ...] = ("zeros", "values", "prune", "std", "predicted", "width", "int8")
-"""Columns that are left out where there is no room, the first first."""
+"""Title and cells of each."""
+_YIELD: tuple[weights.Column, ...] = (
+    "zeros",
+    "values",
+    "prune",
+    "std",
+    "predicted",
+    "width",
+    "int8",
+)
+"""Columns that are left out where they do not fit, in this order."""
 _LEAST_NAME = 21
 LEAST_ROWS = 3
-"""With fewer there are rows alone."""
+"""With fewer, no column titles."""
 HEADING_ROW = 1
 """In the view: the title is above it."""
 
 
-def table_lines(look: Look, view: WeightsView, rows: int) -> list[Line]:
-    """Return the heading and as many rows as fit."""
+def table_lines(look: Look, view: weights.WeightsView, rows: int) -> list[Line]:
+    """Return the column titles and as many rows as fit."""
     body = body_rows(rows)
     columns = columns_for(look, view)
     if not view.rows:
-        reason = "no parameters" if look.session.tree is not None else "the tree is not known yet"
+        reason = "no parameters" if look.session.tree is not None else "not traced yet"
         return [_heading(look, view), *words(reason, look)][: max(rows, 0)]
     top = first_row(view, body)
     thumb = thumb_rows(len(view.rows), top, body)
@@ -59,34 +60,34 @@ def table_lines(look: Look, view: WeightsView, rows: int) -> list[Line]:
 
 
 def body_rows(rows: int) -> int:
-    """Return how many of so many rows are weights: all, or all but the heading."""
+    """Return how many of so many rows are weights."""
     return rows - 1 if rows >= LEAST_ROWS else max(rows, 1)
 
 
-def first_row(view: WeightsView, body: int) -> int:
-    """Return the first row that is shown: the cursor's is in the middle where it can be."""
+def first_row(view: weights.WeightsView, body: int) -> int:
+    """Return the first visible row: the cursor's is in the middle where possible."""
     return max(0, min(view.at - body // 2, len(view.rows) - body))
 
 
-def columns_for(look: Look, view: WeightsView) -> tuple[Column, ...]:
-    """Return the columns that there is room for; sensitivity's once there are figures of it."""
+def columns_for(look: Look, view: weights.WeightsView) -> tuple[weights.Column, ...]:
+    """Return the columns that fit; those of sensitivity once it has figures."""
     has_sensitivity = has_sensitivities(look.session)
     shown = [name for name in _COLUMNS if has_sensitivity or name not in ("predicted", "error")]
     for name in _YIELD:
         if _name_cells(look, shown) >= _LEAST_NAME:
             break
-        # What the rows are ordered by stays in sight.
+        # The column that sorts the rows stays visible.
         if name in shown and name != view.sort:
             shown.remove(name)
     return tuple(shown)
 
 
-def _name_cells(look: Look, columns: Sequence[Column]) -> int:
+def _name_cells(look: Look, columns: Sequence[weights.Column]) -> int:
     return look.cells - 2 - sum(1 + _COLUMNS[name][1] for name in columns)
 
 
-def table_heading(look: Look, view: WeightsView) -> Heading:
-    """Return the titles of the columns that are shown; the tree's own order follows the names'."""
+def table_heading(look: Look, view: weights.WeightsView) -> Heading:
+    """Return the column titles; after the order by name comes that of the tree."""
     columns = columns_for(look, view)
     name = max(_name_cells(look, columns), 1)
     first = Title("name", 1 + name, "name", is_left=True, is_text=True, usual="order")
@@ -95,13 +96,13 @@ def table_heading(look: Look, view: WeightsView) -> Heading:
     return Heading((first, *rest), order, y=HEADING_ROW)
 
 
-def _heading(look: Look, view: WeightsView) -> Line:
+def _heading(look: Look, view: weights.WeightsView) -> Line:
     return (*table_heading(look, view).line(look.glyphs), (" ", "ink"))
 
 
-def _row(look: Look, row: WeightRow, columns: Sequence[Column]) -> Line:
+def _row(look: Look, row: weights.WeightRow, columns: Sequence[weights.Column]) -> Line:
     cells = max(_name_cells(look, columns), 1)
-    wrong = not_finite(row)
+    wrong = weights.not_finite(row)
     flag = f" {look.glyphs.failed} {wrong}" if wrong else ""
     room = max(cells - width(flag), 1)
     text = middle(short_name(row.name), room, look.glyphs.ellipsis)
@@ -122,6 +123,6 @@ def _row(look: Look, row: WeightRow, columns: Sequence[Column]) -> Line:
 
 
 def short_name(name: str) -> str:
-    """Return a full name without the ``.weight`` that most end in."""
+    """Return a full name without the usual ``.weight``."""
     plain = safe(name)
     return plain.removesuffix(".weight") or plain

@@ -59,7 +59,7 @@ def test_every_verb_of_the_list_is_there(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["--help"]) == 0
     listed = capsys.readouterr().out.partition("Commands:\n")[2].partition("\n\n")[0]
     verbs = re.findall(r"^  (\w+) ", listed, re.MULTILINE)
-    assert len(verbs) == 16
+    assert len(verbs) == 21
     for verb in verbs:
         assert main([verb, "--help"]) == 0
         assert f"Usage: tui-profiler {verb} " in capsys.readouterr().out

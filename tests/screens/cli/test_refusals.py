@@ -10,7 +10,7 @@ from screens.cli.main import main
 from tests.recording.files import timed, write
 from tests.small_model import MEASURED
 from tui_profiler.reports.json.report import json_report
-from tui_profiler.verbs.recorded import last_session
+from tui_profiler.source.recorded import last_session
 
 OPTIONS = (
     *(("--batch", "4"), ("--device", "cpu"), ("--input", "1,3"), ("--dtype", "float16")),
@@ -46,7 +46,7 @@ def test_an_option_of_a_model_is_refused_beside_a_recording(
     verb: tuple[str, ...], option: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = refused(*verb, "a.rec", *option, capsys=capsys)
-    assert said.endswith(f": leave out {option[0]}.")
+    assert said.endswith(f": omit {option[0]}.")
     assert said.startswith(("A recording cannot be changed", "A report cannot be changed"))
 
 
@@ -55,18 +55,18 @@ def test_an_option_of_a_model_is_refused_beside_a_recording(
     [
         (
             ("report", "a.rec", "demo:cnn", "--batch", "4", "--trust"),
-            "A recording cannot be changed: leave out --batch, --trust.",
+            "A recording cannot be changed: omit --batch, --trust.",
         ),
-        (("report", "a.rec", "--measure", "1"), "cannot be measured again: leave out --measure."),
+        (("report", "a.rec", "--measure", "1"), "cannot be measured again: omit --measure."),
         (
             ("report", "--attach", "x", "--batch", "4"),
-            "An attached program cannot be changed: leave out --batch.",
+            "An attached program cannot be changed: omit --batch.",
         ),
-        (("record", "--attach", "x", "-o", "b.rec", "--dtype", "float16"), "leave out --dtype."),
-        (("compare", "a.rec --batch 4", "demo:cnn"), "leave out --batch."),
+        (("record", "--attach", "x", "-o", "b.rec", "--dtype", "float16"), "omit --dtype."),
+        (("compare", "a.rec --batch 4", "demo:cnn"), "omit --batch."),
         (
             ("compare", "a.rec", "a.json", "--measure", "1"),
-            "A recording cannot be changed, and neither side is a model: leave out --measure.",
+            "A recording cannot be changed, and neither side is a model: omit --measure.",
         ),
         (("try", "demo:cnn", "a.rec"), "A recording cannot be changed: give a model."),
         (("verify", "a.rec"), "A recording cannot be counted again: give a model."),

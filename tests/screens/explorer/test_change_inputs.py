@@ -92,7 +92,7 @@ async def test_another_dtype_starts_again_and_the_difference_is_shown(
         stage.explorer.refresh_all()
         await pilot.pause()
         # The same recording again: nothing changed.
-        assert "(±0 %), MAC the same" in screen_text(stage.app)
+        assert "(±0 %), same MAC" in screen_text(stage.app)
 
 
 async def test_a_change_that_is_none_starts_nothing() -> None:

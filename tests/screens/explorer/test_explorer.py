@@ -7,6 +7,7 @@ diff.
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -19,6 +20,7 @@ from screens.app.explorer_app import ProfilerApp
 from screens.explorer.screen import ExplorerScreen
 from tests.fixtures.record import recorded
 from tests.screens.screen_text import GOLDEN, screen_text
+from tests.training_session import step_parts, training_step
 from tui_profiler.formatting.text import width
 from tui_profiler.messages import (
     Ended,
@@ -34,11 +36,11 @@ from tui_profiler.messages import (
     Resume,
     SetBatch,
     SetPhase,
+    SourceLine,
     StageDone,
     TraceDone,
     TraceStarted,
 )
-from tui_profiler.queries.panel.provenance import why
 from tui_profiler.source.recorded import Recorded
 
 SPEC = LoadSpec("resnet50", started_at=0.0)
@@ -108,6 +110,19 @@ async def test_the_explorer_looks_as_agreed(size: tuple[int, int]) -> None:
         await pilot.press("3", *"jjjjjjjj")
         await pilot.pause()
         check_golden(f"explorer-{size[0]}x{size[1]}", screen_text(stage.app))
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_training_looks_as_agreed(size: tuple[int, int]) -> None:
+    line = SourceLine("log_metrics", "/home/me/train.py", 54, 0.7)
+    parts = step_parts(data=0.018, forward=0.02, backward=0.025, optimizer=0.031, other=0.046)
+    halves = array("f", (0.0125, 0.005)).tobytes()
+    told = replace(training_step(parts, seconds=0.14), lines=(line,), backward=halves)
+    told = replace(told, forward=halves, recomputed=bytes(8), own_recomputed=bytes(8))
+    async with on_stage([*recorded(), told], size) as (stage, pilot):
+        await pilot.press("1")
+        await pilot.pause()
+        check_golden(f"training-{size[0]}x{size[1]}", screen_text(stage.app))
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
@@ -246,18 +261,6 @@ async def test_the_view_pauses_and_goes_on() -> None:
         assert "paused 12 s" in screen_text(stage.app)
         await pilot.press("p")
         assert "paused" not in screen_text(stage.app)
-
-
-@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 15)])
-async def test_why_is_told_to_its_last_word(size: tuple[int, int]) -> None:
-    async with on_stage(recorded(), size) as (stage, pilot):
-        tree = stage.explorer.tree_widget
-        told = why(stage.explorer.session, tree.view.selected, tree.columns_shown)
-        await pilot.press("i")
-        await pilot.pause()
-        shown = "".join(line.strip() for line in screen_text(stage.app).split("\n"))
-        for word in told.split():
-            assert word in shown
 
 
 async def test_holding_the_model_needs_the_key_twice() -> None:

@@ -7,10 +7,11 @@ from typing import Literal
 import pytest
 from msgspec.structs import replace
 
-from screens.explorer.loading import loading_body, loading_lines, stages_of
+from screens.explorer.loading import loading_body, loading_lines
 from screens.views.inspector.request_lines import request_lines
 from screens.widgets.lines import Line, line_width, text
 from screens.widgets.rows import Look
+from screens.widgets.stage_lines import stages_of
 from tests.screens.panel_session import LOADING, NODES, folded
 from tui_profiler.formatting.canvas import ASCII
 from tui_profiler.messages import (
@@ -53,7 +54,7 @@ def test_the_stages_stand_beside_what_was_asked_for():
             ),
             ("· initialise    initialise weights", "device   cpu, 2 threads"),
             ("· first run     first times", "tracer   auto"),
-            ("· ceilings      calibrate the roofline", ""),
+            ("· roofline      calibrate the roofline", ""),
             ("", ""),
             ("━━━━━━━━━━━━━━━━━━━╸" + "─" * 49, ""),
             ("2 of 7 stages done, now: load model", ""),

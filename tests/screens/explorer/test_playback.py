@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 
 from screens.actions.help import key_lines
 from screens.app.explorer_app import ProfilerApp
-from screens.explorer.requests import typed_place
+from screens.explorer.requests import typed_position
 from tests.recording.files import fixture, write
 from tests.screens.screen_text import screen_text
 from tui_profiler.formatting.text import width
@@ -133,7 +133,7 @@ async def test_keys_pressed_in_one_burst_each_count(recording: Path) -> None:
     ],
 )
 def test_a_place_is_typed_as_one_thinks_of_it(text: str, at: float | None) -> None:
-    assert typed_place(text, HOUR) == at
+    assert typed_position(text, HOUR) == at
 
 
 def test_keys_that_are_not_accepted_are_dimmed_with_the_reason() -> None:
@@ -141,7 +141,7 @@ def test_keys_that_are_not_accepted_are_dimmed_with_the_reason() -> None:
     played = replace(EMPTY, hello=Hello(1, 1, ("Play", "Halt", "Seek", "SetSpeed"), "nothing runs"))
     for session, dimmed in (
         (live, "back: only a recording is played"),
-        (played, "hold: nothing runs"),
+        (played, "pause model: nothing runs"),
     ):
         lines = ["".join(text for text, _ in line) for line in key_lines("", session)]
         assert any(dimmed in line for line in lines)

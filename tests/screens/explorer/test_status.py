@@ -9,11 +9,13 @@ from screens.widgets.prompt import Prompt
 from tests.fixtures.record import recorded
 from tests.screens.explorer.test_explorer import on_stage
 
+LONG = "w " * 30
+
 
 @pytest.mark.parametrize("key", ["o", "t", "r", "m", "colon", "c"])
 async def test_what_is_said_over_a_screen_does_not_lie_over_the_next(key: str) -> None:
     async with on_stage(recorded(), (60, 15)) as (stage, pilot):
-        await pilot.press("i")
+        stage.explorer.say(LONG)
         await pilot.pause()
         assert len(stage.app._notifications) == 1
         await pilot.press(key)
@@ -35,7 +37,7 @@ async def test_what_is_said_as_a_screen_changes_stays() -> None:
 
 async def test_below_100_columns_it_takes_the_width_and_few_rows() -> None:
     async with on_stage(recorded(), (60, 15)) as (stage, pilot):
-        await pilot.press("i")
+        stage.explorer.say(LONG)
         await pilot.pause()
         [toast] = stage.explorer.query("Toast")
         assert toast.region.width == 60
@@ -47,19 +49,16 @@ async def test_what_the_last_row_is_too_short_for_lies_over_the_screen() -> None
         stage.explorer.say("w" * 57)
         await pilot.pause()
         assert len(stage.app._notifications) == 0
-        stage.explorer.say("w" * 59)
+        stage.explorer.say(LONG)
         await pilot.pause()
-        assert [one.message for one in stage.app._notifications] == ["w" * 59]
+        assert [one.message for one in stage.app._notifications] == [LONG]
 
 
 @pytest.mark.parametrize(
     ("cells", "said"), [(80, "hint"), (60, "hint"), (45, "esc cancels"), (16, "")]
 )
 def test_a_prompt_without_room_for_its_hint_says_its_keys(cells: int, said: str) -> None:
-    prompt = Prompt(
-        "export to ", "", lambda text: None, lambda text: None, lambda text: "hint " * 7
-    )
-    shown = text(prompt.line(cells))
+    shown = text(Prompt("export to ", hint="hint " * 7).line(cells))
     assert said in shown
     assert len(shown.rstrip()) <= cells
 

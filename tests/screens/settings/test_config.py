@@ -13,19 +13,18 @@ from textual.keys import _character_to_key
 
 from screens.actions.names import action_name, key_name, written
 from screens.actions.table import DEPTHS, EXPLORER, bindings, footer, remapped, shown
-from screens.settings.config import USUAL, Config, Settings, config_path, read_config
-from screens.settings.config_file import actions, as_toml
+from screens.settings import config
 
 
-def config_of(tmp_path: Path, text: str) -> Config:
+def config_of(tmp_path: Path, text: str) -> config.Config:
     path = tmp_path / "config.toml"
     path.write_text(text, encoding="utf-8")
-    return read_config(path, actions())
+    return config.read_config(path)
 
 
 def test_without_a_file_all_is_as_usual(tmp_path: Path) -> None:
-    found = read_config(tmp_path / "none.toml", actions())
-    assert found.settings == Settings()
+    found = config.read_config(tmp_path / "none.toml")
+    assert found.settings == config.Settings()
     assert found.problems == ()
 
 
@@ -36,7 +35,7 @@ def test_what_is_set_holds(tmp_path: Path) -> None:
         'sort = "self"\nrate = 2\nmouse = false\n[keys]\nhottest = "x"\nsort = ["S", "f2"]\n',
     )
     assert found.problems == ()
-    assert found.settings == Settings(
+    assert found.settings == config.Settings(
         theme="light",
         glyphs="ascii",
         columns=("seconds", "self", "bar"),
@@ -83,7 +82,7 @@ def test_what_is_wrong_is_named_by_line_and_the_rest_holds(
 
 def test_a_name_that_stands_twice_is_told(tmp_path: Path) -> None:
     found = config_of(tmp_path, "rate = 1\nmouse = false\nrate = 2\n")
-    assert found.settings == Settings(rate=1.0, mouse=False)
+    assert found.settings == config.Settings(rate=1.0, mouse=False)
     assert [one.line for one in found.problems] == [3]
 
 
@@ -102,15 +101,15 @@ def test_a_name_that_stands_twice_is_told(tmp_path: Path) -> None:
 )
 def test_no_file_stops_the_program(tmp_path: Path, text: str) -> None:
     found = config_of(tmp_path, text)
-    assert found.settings == Settings()
+    assert found.settings == config.Settings()
     assert found.problems
 
 
 def test_a_file_of_other_bytes_and_a_folder_are_told(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_bytes(b"theme = '\xff'\n")
-    assert "cannot be read" in read_config(path, {}).sentences()[0]
-    assert "cannot be read" in read_config(tmp_path, {}).sentences()[0]
+    assert "cannot be read" in config.read_config(path).sentences()[0]
+    assert "cannot be read" in config.read_config(tmp_path).sentences()[0]
 
 
 def test_what_is_printed_is_a_file_that_means_the_same(tmp_path: Path) -> None:
@@ -118,15 +117,15 @@ def test_what_is_printed_is_a_file_that_means_the_same(tmp_path: Path) -> None:
         tmp_path, "theme = 'dark'\ncolumns = ['bar']\nrate = 0.5\n[keys]\nfilter = ['\\', '/']\n"
     )
     assert first.problems == ()
-    text = as_toml(first)
+    text = config.as_toml(first)
     again = config_of(tmp_path, text)
     assert again.settings == first.settings
     assert again.problems == ()
-    assert as_toml(again) == text
+    assert config.as_toml(again) == text
 
 
 def test_without_its_comment_signs_every_usual_key_is_accepted(tmp_path: Path) -> None:
-    head, keys = as_toml(USUAL).split("[keys]\n")
+    head, keys = config.as_toml(config.USUAL).split("[keys]\n")
     found = config_of(tmp_path, head + "[keys]\n" + keys.replace("\n# ", "\n")[2:])
     # A recording's keys are those of the rate, by design: one action, so one name.
     assert found.problems == ()
@@ -172,16 +171,16 @@ def test_keys_are_bound_under_the_names_of_their_actions() -> None:
 
 def test_the_file_lies_where_the_system_keeps_such_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", "/somewhere")
-    assert config_path() == Path("/somewhere/tui-profiler/config.toml")
+    assert config.config_path() == Path("/somewhere/tui-profiler/config.toml")
 
 
 def test_reading_costs_little_and_loads_no_parser_without_a_file(tmp_path: Path) -> None:
     code = (
         "import sys, time, pathlib, screens.app.explorer_app;"
-        "import screens.settings.config_file as t, screens.settings.config as c;"
+        "import screens.settings.config as c;"
         "print('tomllib' in sys.modules);"
         "began = time.process_time();"
-        f"c.read_config(pathlib.Path({str(tmp_path / 'none.toml')!r}), t.actions());"
+        f"c.read_config(pathlib.Path({str(tmp_path / 'none.toml')!r}));"
         "print('tomllib' in sys.modules, time.process_time() - began)"
     )
     done = subprocess.run(
@@ -195,12 +194,11 @@ def test_reading_costs_little_and_loads_no_parser_without_a_file(tmp_path: Path)
 
 def test_a_file_with_everything_in_it_is_read_in_five_milliseconds(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
-    path.write_text(as_toml(USUAL))
+    path.write_text(config.as_toml(config.USUAL))
     assert tomllib.loads(path.read_text())["rate"] == 4
-    known = actions()
     best = 1.0
     for _ in range(5):
         began = time.process_time()
-        read_config(path, known)
+        config.read_config(path)
         best = min(best, time.process_time() - began)
     assert best < 0.005

@@ -11,12 +11,12 @@ import pytest
 from textual.pilot import Pilot
 
 from screens.app.explorer_app import ProfilerApp
-from screens.explorer.column_list import ColumnsScreen
+from screens.common.column_list import ColumnsScreen
 from screens.explorer.screen import ExplorerScreen
 from screens.settings.appearance import GlyphSet, ThemeName
 from screens.settings.config import USUAL, Config, Problem, Settings
 from screens.settings.preferences import Preferences
-from screens.settings.saved_view import Memory, Remembered
+from screens.settings.saved_view import SavedView, SavedViews
 from screens.settings.theme import THEMES
 from screens.terminal.driver import QuietDriver
 from tests.fixtures.record import recorded
@@ -24,6 +24,7 @@ from tests.screens.screen_text import screen_text
 from tests.screens.settings.test_appearance import of_page_437
 from tui_profiler.formatting.text import width
 from tui_profiler.messages import LoadSpec
+from tui_profiler.queries.tree.columns import COLUMN_NAMES, COLUMN_WORDS
 from tui_profiler.source.recorded import Recorded
 
 SPEC = LoadSpec("resnet50", started_at=0.0)
@@ -32,15 +33,15 @@ SIZES = [(120, 40), (80, 24), (60, 15)]
 
 @asynccontextmanager
 async def explored(
-    config: Config = USUAL, kept: Memory | None = None, size: tuple[int, int] = (120, 40)
+    config: Config = USUAL, kept: SavedViews | None = None, size: tuple[int, int] = (120, 40)
 ) -> AsyncIterator[tuple[ProfilerApp, ExplorerScreen, Pilot[int]]]:
     source = Recorded(recorded())
-    habits = Preferences(config, kept, SPEC.model)
+    preferences = Preferences(config, kept, SPEC.model)
 
     def again(spec: LoadSpec) -> Recorded:
         return Recorded(recorded())
 
-    app = ProfilerApp(source, SPEC, again, habits=habits, clock=lambda: 30.0)
+    app = ProfilerApp(source, SPEC, again, preferences=preferences, clock=lambda: 30.0)
     async with app.run_test(size=size) as pilot:
         while app._newest.hello is None or source.left:
             await pilot.pause(0.01)
@@ -154,11 +155,12 @@ async def test_columns_are_chosen_in_a_list_and_the_tree_follows() -> None:
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_list_of_columns_is_no_wider_than_the_terminal(size: tuple[int, int]) -> None:
     async with explored(size=size) as (app, _, pilot):
-        await pilot.press("c", *["j"] * 16)
+        await pilot.press("c", *["j"] * len(COLUMN_NAMES))
         shown = screen_text(app).split("\n")
         assert max(map(width, shown)) <= size[0]
         assert any("esc as before" in line for line in shown)
-        assert any("▌" in line and "energy" in line for line in shown)
+        last = COLUMN_WORDS[COLUMN_NAMES[-1]][0]
+        assert any("▌" in line and last in line for line in shown)
 
 
 async def test_the_sort_goes_through_what_is_shown() -> None:
@@ -172,24 +174,24 @@ async def test_the_sort_goes_through_what_is_shown() -> None:
 
 
 async def test_the_theme_goes_through_ours_and_is_kept(tmp_path: Path) -> None:
-    async with explored(kept=Memory(tmp_path)) as (app, _, pilot):
+    async with explored(kept=SavedViews(tmp_path)) as (app, _, pilot):
         seen = [app.theme]
         for _ in THEMES[1:]:
             await pilot.press("T")
             seen.append(app.theme)
         assert seen == [theme.name for theme in THEMES]
-    async with explored(kept=Memory(tmp_path)) as (app, _, _):
+    async with explored(kept=SavedViews(tmp_path)) as (app, _, _):
         assert app.theme == THEMES[-1].name
 
 
 async def test_the_look_is_kept_from_one_start_to_the_next(tmp_path: Path) -> None:
-    async with explored(kept=Memory(tmp_path)) as (_, explorer, pilot):
+    async with explored(kept=SavedViews(tmp_path)) as (_, explorer, pilot):
         await pilot.press("right_curly_bracket", "s", "s", "a", "c", "space", "enter")
         await pilot.press("slash", "f", "c", "enter")
         before = explorer.tree_widget.view
         columns = explorer.tree_widget.columns_shown
         assert before.filter_text == "fc"
-    async with explored(kept=Memory(tmp_path)) as (_, explorer, _):
+    async with explored(kept=SavedViews(tmp_path)) as (_, explorer, _):
         after = explorer.tree_widget.view
         tree = explorer.session.tree
         assert tree is not None
@@ -201,7 +203,7 @@ async def test_the_look_is_kept_from_one_start_to_the_next(tmp_path: Path) -> No
 
 
 async def test_folds_outlive_a_restart_of_the_worker(tmp_path: Path) -> None:
-    async with explored(kept=Memory(tmp_path)) as (app, explorer, pilot):
+    async with explored(kept=SavedViews(tmp_path)) as (app, explorer, pilot):
         await pilot.press("right_curly_bracket")
         rows = len(explorer.tree_widget.outline or ())
         assert rows > 20
@@ -242,8 +244,8 @@ async def test_the_rate_is_changed_by_keys_within_its_limits() -> None:
 
 
 async def test_a_broken_memory_is_left_out_with_a_word(tmp_path: Path) -> None:
-    kept = Memory(tmp_path)
-    kept.write("resnet50", Remembered(sort="macs"))
+    kept = SavedViews(tmp_path)
+    kept.write("resnet50", SavedView(sort="macs"))
     break_the_only_file(tmp_path)
     async with explored(kept=kept) as (app, explorer, _):
         assert "saved view ignored" in screen_text(app)
@@ -292,8 +294,8 @@ class Written(QuietDriver):
 
 async def test_the_mouse_is_left_to_the_terminal_and_taken_again() -> None:
     async with explored() as (app, explorer, _):
-        explorer.appearance.toggle_mouse()  # Nothing real is drawn on: there is no mouse to have.
-        assert "mouse off" in screen_text(app)
+        # Nothing real is drawn on: there is no mouse to have.
+        assert "mouse off" in explorer.appearance.toggle_mouse()
         driver = Written(app)
         assert driver.has_mouse
         driver.has_mouse = False

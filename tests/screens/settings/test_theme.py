@@ -96,6 +96,18 @@ def test_of_the_theme_for_the_colour_blind_no_two_meanings_look_alike(vision: st
     assert min(on_background(COLOUR_BLIND, role) for role in BOUNDS) >= 4.9
 
 
+@pytest.mark.parametrize("theme", RGB, ids=lambda theme: theme.name)
+def test_better_and_worse_are_told_apart_by_every_eye_and_have_no_other_meaning(
+    theme: Theme,
+) -> None:
+    better, worse = colour(theme, "better"), colour(theme, "worse")
+    assert min(distance(better, worse, vision) for vision in VISIONS) >= 16
+    assert min(on_background(theme, role) for role in ("better", "worse")) >= 4.5
+    for own in (better, worse):
+        assert min(distance(own, bound) for bound in bounds(theme)) >= 16
+        assert min(distance(own, colour(theme, role)) for role in ("accent", "error")) >= 8
+
+
 @pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
 def test_every_role_that_is_drawn_has_a_colour(theme: Theme) -> None:
     variables = {

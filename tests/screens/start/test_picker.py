@@ -8,6 +8,7 @@ import pytest
 
 from screens.settings.preferences import Preferences
 from screens.start.picker import Picker
+from screens.start.programs import matching
 from tests.screens.screen_text import screen_text
 from tui_profiler.connection.rendezvous import Place
 from tui_profiler.messages import Program
@@ -44,7 +45,7 @@ async def test_a_number_or_a_click_orders_the_programs_and_a_click_chooses_one(
         def names() -> list[str]:
             return [line.strip(" ●").split()[0] for line in lines()[3:6]]
 
-        assert lines()[2].split() == ["model", "process", "command", "watched"]
+        assert lines()[2].split() == ["model", "process", "command", "watched", "device", "it/s"]
         assert names() == ["net", "aaa", "vit"]
         await pilot.press("3")
         assert names() == ["vit", "net", "aaa"]
@@ -60,3 +61,54 @@ async def test_a_number_or_a_click_orders_the_programs_and_a_click_chooses_one(
         assert app.is_running
         await pilot.click(offset=(6, 5), times=2)
     assert app.return_value == FOUND[2]
+
+
+def test_programs_are_found_by_name_model_or_process_and_all_without_a_word() -> None:
+    every = [*FOUND, MEASURED, UNPREPARED]
+    assert matching(every, "") == every
+    assert matching(every, "Net") == [MEASURED]
+    assert matching(every, "serve.py") == [MEASURED, UNPREPARED]
+    assert matching(every, "44") == [UNPREPARED]
+    assert matching(every, "vi") == [FOUND[2]]
+
+
+UNPREPARED = Found(
+    Place(Path("/proc/44"), 44, 0, "serve.py"),
+    Program("serve.py", 44, "serve.py", 0.0, 500.0),
+    listens=False,
+)
+MEASURED = Found(
+    Place(Path("/45"), 45, 0, "serve.py"),
+    Program("serve.py", 45, "serve.py", 0.0, 9.0, model="Net", device="cuda:1", per_second=12.34),
+)
+
+
+class WithUnprepared(Picker):
+    """A program that listens, and one that has torch loaded and does not."""
+
+    async def _look(self) -> None:
+        self._show_ordered((MEASURED, UNPREPARED))
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_a_program_that_does_not_listen_is_asked_about_first(size: tuple[int, int]) -> None:
+    app = WithUnprepared("", Preferences())
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+
+        def lines() -> list[str]:
+            return screen_text(app).splitlines()  # type: ignore[arg-type]  # it only reads it
+
+        assert "1 watched models, 1 more with torch" in lines()[0]
+        rows = [" ".join(line.split()) for line in lines()[3:5]]
+        assert rows[0] == "● Net pid 45 serve.py watched 0m 09s cuda:1 12.3 it/s"
+        assert rows[1] == "– pid 44 serve.py not watched – –"
+        await pilot.press("6", "6", "down", "enter")
+        assert "start a listener in pid 44" in lines()[-1]
+        await pilot.press("escape")
+        assert "start a listener" not in lines()[-1]
+        assert app.is_running
+        await pilot.press("enter", "up", "down")
+        assert "start a listener" not in lines()[-1]
+        await pilot.press("enter", "enter")
+    assert app.return_value == UNPREPARED

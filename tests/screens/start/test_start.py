@@ -16,7 +16,13 @@ from textual.pilot import Pilot
 
 from screens.actions.help import KeysScreen
 from screens.settings.preferences import Preferences
-from screens.start.places import demo_models, files_here, library_models, opened_before, running
+from screens.start.offer_sources import (
+    demo_models,
+    files_here,
+    library_models,
+    opened_before,
+    running,
+)
 from screens.start.screen import StartApp, StartScreen
 from screens.widgets.lines import line_width, text
 from screens.widgets.offer_lines import start_lines
@@ -28,6 +34,7 @@ from tui_profiler.formatting.canvas import ASCII, UNICODE
 from tui_profiler.messages import LoadSpec
 from tui_profiler.queries.start_offers import Offer
 from tui_profiler.source.remembered_tree_files import keep
+from tui_profiler.source.torch_processes import UsersPrograms
 
 DEMOS = demo_models()
 STANDING = (
@@ -157,7 +164,7 @@ async def test_a_folder_with_the_name_that_is_typed_is_meant(places: Path) -> No
 
 def test_the_names_of_libraries_are_read_without_importing_them(places: Path) -> None:
     program = (
-        "import sys; from screens.start.places import library_models;"
+        "import sys; from screens.start.offer_sources import library_models;"
         "names = {offer.model for offer in library_models()}; assert 'resnet50' in names;"
         "assert not {'torch', 'torchvision', 'timm'} & set(sys.modules)"
     )
@@ -213,7 +220,7 @@ def test_what_was_opened_before_says_where_and_when(places: Path, tmp_path: Path
 
 
 def test_no_program_runs() -> None:
-    assert running() == ()
+    assert running(UsersPrograms()) == ()
 
 
 @pytest.mark.parametrize("size", [(5, 2), (20, 4), (60, 14), (80, 23), (120, 39), (200, 60)])
@@ -237,3 +244,22 @@ def test_the_selected_one_is_in_sight() -> None:
     for at in range(len(STANDING)):
         lines = start_lines(STANDING, at, "", (80, 12), UNICODE)
         assert sum(text(line).startswith("▌") for line in lines) == 1
+
+
+async def test_a_program_that_does_not_listen_is_asked_about_first(places: Path) -> None:
+    offer = Offer("running", "serve.py", "pid 4713  not watched", process=4713, asks="start one")
+    async with on_start(places) as (app, pilot):
+        screen = app.screen
+        assert isinstance(screen, StartScreen)
+        screen.offer((offer,))
+        await pilot.press(*"serve.py", "enter")
+
+        def last_line() -> str:
+            return screen_text(app).splitlines()[-1]  # type: ignore[arg-type]  # any app
+
+        assert "start one" in last_line()
+        await pilot.press("escape")
+        assert "start one" not in last_line()
+        assert app.is_running
+        await pilot.press("enter", "enter")
+    assert app.return_value == offer

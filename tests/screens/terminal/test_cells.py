@@ -10,33 +10,22 @@ import pytest
 from rich.cells import get_character_cell_size
 from wcwidth import wcwidth
 
-from benchmarks.emulator import CellScreen
-from screens.terminal.cells import (
-    PLAIN,
-    Cell,
-    Cells,
-    CellStyle,
-    cells_of,
-    is_odd,
-    is_sure,
-    pen_from,
-    turn,
-)
-from screens.terminal.output import graphemes
+from benchmarks.terminal.emulator import CellScreen
+from screens.terminal import cells
 
-RED = pen_from("1;38;2;255;0;0;48;5;17")
+RED = cells.pen_from("1;38;2;255;0;0;48;5;17")
 
 
-def wanted(text: str, pen: CellStyle = PLAIN) -> list[Cell]:
-    return cells_of(text, pen, graphemes)
+def wanted(text: str, pen: cells.CellStyle = cells.PLAIN) -> list[cells.Cell]:
+    return cells.cells_of(text, pen)
 
 
-def put(screen: Cells, x: int, y: int, text: str) -> None:
+def put(screen: cells.Cells, x: int, y: int, text: str) -> None:
     found = wanted(text)
     screen.put(x, y, found, len(found))
 
 
-def frame(screen: Cells, most_bytes: int | None = None) -> str:
+def frame(screen: cells.Cells, most_bytes: int | None = None) -> str:
     return screen.frame(most_bytes).finished((0, 0))
 
 
@@ -48,7 +37,7 @@ def shown(emulator: pyte.Screen, *frames: str) -> list[str]:
 
 
 def test_only_what_changed_is_written():
-    screen = Cells(20, 3)
+    screen = cells.Cells(20, 3)
     for y in range(3):
         put(screen, 0, y, "one two three four  ")
     assert len(frame(screen)) > 60
@@ -60,7 +49,7 @@ def test_only_what_changed_is_written():
 
 
 def test_a_short_way_is_written_again_and_a_long_one_jumped_over():
-    screen = Cells(20, 1)
+    screen = cells.Cells(20, 1)
     put(screen, 0, 0, "a1b2                ")
     frame(screen)
     put(screen, 0, 0, "A1B2               !")
@@ -68,13 +57,13 @@ def test_a_short_way_is_written_again_and_a_long_one_jumped_over():
 
 
 def test_a_pen_is_changed_by_what_differs():
-    assert CellStyle(("1",), "38;2;255;0;0", "48;5;17") == RED
-    assert CellStyle(("4",), "97", "107") == pen_from("4;97;107")
-    assert pen_from("39;49") == pen_from("") == PLAIN
-    assert turn(PLAIN, RED) == "\x1b[1;38;2;255;0;0;48;5;17m"
-    assert turn(RED, RED._replace(colour="31")) == "\x1b[31m"
-    assert turn(RED, RED._replace(attributes=())) == "\x1b[22m"
-    assert turn(RED, PLAIN) == "\x1b[0m"
+    assert cells.CellStyle(("1",), "38;2;255;0;0", "48;5;17") == RED
+    assert cells.CellStyle(("4",), "97", "107") == cells.pen_from("4;97;107")
+    assert cells.pen_from("39;49") == cells.pen_from("") == cells.PLAIN
+    assert cells.turn(cells.PLAIN, RED) == "\x1b[1;38;2;255;0;0;48;5;17m"
+    assert cells.turn(RED, RED._replace(colour="31")) == "\x1b[31m"
+    assert cells.turn(RED, RED._replace(attributes=())) == "\x1b[22m"
+    assert cells.turn(RED, cells.PLAIN) == "\x1b[0m"
 
 
 def test_from_any_pen_to_any_other_the_terminal_arrives_there():
@@ -82,16 +71,16 @@ def test_from_any_pen_to_any_other_the_terminal_arrives_there():
     codes = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "21", "51", "53"]
     grounds = ["", "31", "39", "97", "38;5;130", "38;2;1;2;3"]
 
-    def any_pen() -> CellStyle:
+    def any_pen() -> cells.CellStyle:
         kept = [code for code in codes if chance.random() < 0.2]
         ground = chance.choice(grounds)
         behind = chance.choice(["", "41", "49", "107", "48;5;22", "48;2;9;8;7"])
-        return pen_from(";".join(filter(None, (*kept, ground, behind))))
+        return cells.pen_from(";".join(filter(None, (*kept, ground, behind))))
 
-    walked, pen = CellScreen(4, 1), PLAIN
+    walked, pen = CellScreen(4, 1), cells.PLAIN
     for _ in range(3_000):
         old, pen = pen, any_pen()
-        shown(walked, turn(old, pen), "\x1b[Hx")
+        shown(walked, cells.turn(old, pen), "\x1b[Hx")
         afresh = CellScreen(4, 1)
         parts = (*pen.attributes, pen.colour, pen.background)
         shown(afresh, f"\x1b[0;{';'.join(filter(None, parts)) or '0'}m", "\x1b[Hx")
@@ -99,22 +88,22 @@ def test_from_any_pen_to_any_other_the_terminal_arrives_there():
 
 
 def test_a_link_is_opened_and_closed():
-    linked = PLAIN._replace(link="id=1;https://a.example")
-    assert turn(PLAIN, linked) == "\x1b]8;id=1;https://a.example\x1b\\"
-    assert turn(linked, PLAIN) == "\x1b]8;;\x1b\\"
+    linked = cells.PLAIN._replace(link="id=1;https://a.example")
+    assert cells.turn(cells.PLAIN, linked) == "\x1b]8;id=1;https://a.example\x1b\\"
+    assert cells.turn(linked, cells.PLAIN) == "\x1b]8;;\x1b\\"
 
 
 def test_what_is_called_sure_has_that_width_by_two_tables():
     for number in range(0x20, 0x20000):
         character = chr(number)
-        if unicodedata.category(character) in ("Cs", "Cn", "Co") or is_odd(character):
+        if unicodedata.category(character) in ("Cs", "Cn", "Co") or cells.is_odd(character):
             continue
-        expected = 1 if is_sure(character) else 2
+        expected = 1 if cells.is_sure(character) else 2
         assert get_character_cell_size(character) == wcwidth(character) == expected, hex(number)
 
 
 def test_half_of_a_wide_character_is_never_left():
-    screen = Cells(8, 1)
+    screen = cells.Cells(8, 1)
     put(screen, 0, 0, "日本語ab")
     first = frame(screen)
     put(screen, 1, 0, "x")
@@ -129,16 +118,16 @@ def test_half_of_a_wide_character_is_never_left():
 def test_a_terminal_that_measures_otherwise_spoils_no_row(odd: str, width: int):
     class Other(pyte.Screen):
         def draw(self, data: str) -> None:
-            for part in graphemes(data):
+            for part in cells.graphemes(data):
                 x = self.cursor.x
                 if part:
                     self.buffer[self.cursor.y][x] = self.cursor.attrs._replace(data=part[0])
-                    taken = width if is_odd(part) else 1
+                    taken = width if cells.is_odd(part) else 1
                     if taken == 2:
                         self.buffer[self.cursor.y][x + 1] = self.cursor.attrs._replace(data=" ")
                     self.cursor.x = x + taken
 
-    screen, terminal = Cells(20, 1), Other(20, 1)
+    screen, terminal = cells.Cells(20, 1), Other(20, 1)
     put(screen, 0, 0, f"one {odd}| two 1 ms".ljust(18))
     shown(terminal, frame(screen))
     place = len(wanted(f"one {odd}| two "))
@@ -152,7 +141,7 @@ def test_a_terminal_that_measures_otherwise_spoils_no_row(odd: str, width: int):
 
 
 def test_an_unknown_terminal_is_painted_whole():
-    screen = Cells(6, 2)
+    screen = cells.Cells(6, 2)
     for y in range(2):
         put(screen, 0, y, "abcdef")
     first = frame(screen)
@@ -161,7 +150,7 @@ def test_an_unknown_terminal_is_painted_whole():
 
 
 def test_a_slow_link_gets_whole_rows_in_turn():
-    screen, terminal = Cells(10, 4), CellScreen(10, 4)
+    screen, terminal = cells.Cells(10, 4), CellScreen(10, 4)
     for y in range(4):
         put(screen, 0, y, "0123456789")
     assert shown(terminal, frame(screen, 10)) == ["0123456789", "", "", ""]

@@ -8,19 +8,24 @@ import pytest
 from msgspec.structs import replace
 
 from screens.views.findings.finding import finding_lines
-from screens.views.findings.lines import at_word, list_lines, sign
+from screens.views.findings.lines import at_word, list_items, list_lines, sign
 from screens.views.findings.screen import FindingsScreen
 from screens.widgets.lines import line_width, text
 from screens.widgets.rows import Look, finished
+from tests.findings.test_step_findings import found as step_finding
 from tests.fixtures.record_memory import recorded_with_memory
 from tests.recording.files import fold
-from tui_profiler.findings import Gain, advice, findings
-from tui_profiler.findings.verdict import measured, verdict
+from tests.training_session import step_parts, training_step
+from tui_profiler.findings import findings
+from tui_profiler.findings.evidence.finding import Gain
+from tui_profiler.findings.verdict import Advice, advice, measured, verdict
 from tui_profiler.formatting.canvas import ASCII, UNICODE, Glyphs
 from tui_profiler.messages import (
     Hello,
     Message,
     OutputError,
+    SourceLine,
+    ThreadTime,
     TrialProgress,
     TrialResult,
     TrialSide,
@@ -74,7 +79,8 @@ FOUND = findings(SHOWN)
 
 def listed(cells: int, glyphs: Glyphs = UNICODE, selected: int = 0) -> list[str]:
     look = Look(SHOWN, 0, 9.0, cells, glyphs)
-    lines = list_lines(look, advice(SHOWN, FOUND), selected, 0, len(FOUND) + 1)
+    shown = advice(SHOWN, FOUND)
+    lines = list_lines(look, shown, selected, list_items(shown, {}))
     return [text(line) for line in finished(lines, look)]
 
 
@@ -139,6 +145,70 @@ def test_a_prediction_is_judged_by_the_interval(
     assert verdict(Gain("time", predicted, "by hand", is_bound=is_bound), saved) == word
 
 
+def said_of(kind: TrialKind, session: Session, cells: int = 120) -> str:
+    [one] = [one for one in advice(session, FOUND) if one.finding.kind == kind]
+    look = Look(session, one.finding.nodes[0], 9.0, cells)
+    return " ".join(text(line).strip() for line in finding_lines(look, one, ""))
+
+
+@pytest.mark.parametrize(
+    ("progress", "said"),
+    [
+        (
+            TrialProgress("bf16-autocast", -1, "load", 3.2),
+            "step 2 of 7: loading the model, 3.20 s; x stops it",
+        ),
+        (
+            TrialProgress("bf16-autocast", -1, "measure", 40.0, 14, 1.9, (), 6.8),
+            "step 7 of 7: measuring, at most 7 s left, 14 pairs, 1.90× so far;"
+            " + measures 30 s longer, x stops it",
+        ),
+    ],
+)
+def test_a_trial_tells_its_step_and_the_time_left(progress: TrialProgress, said: str) -> None:
+    assert said in said_of("bf16-autocast", apply(SHOWN, progress))
+
+
+def test_a_trial_whose_time_was_over_says_what_it_had_by_then() -> None:
+    why = "4 pairs after 120 s of measuring, speed-up 1.2× so far"
+    late = TrialResult(*("compile", WHOLE_MODEL, "time", 150.0, why), speedup=1.2, pairs=4)
+    session = apply(SHOWN, late)
+    assert f"time limit: {why}" in said_of("compile", session)
+    [one] = [one for one in advice(session, FOUND) if one.finding.kind == "compile"]
+    assert (one.word, one.measured) == ("untested", None)
+
+
+def test_a_trial_of_a_step_shows_the_peak_it_saved_and_what_that_costs() -> None:
+    done = replace(
+        tried("checkpoint", 0.8, 0.83, 0.9),
+        baseline=TrialSide(0.1, 1, 60.0 * 2**20, 30.0 * 2**20, 10.0 * 2**20),
+        changed=TrialSide(0.12, 1, 40.0 * 2**20, 30.0 * 2**20, 10.0 * 2**20),
+        is_step=True,
+    )
+    finding = replace(
+        FOUND[0], kind="checkpoint", trial="checkpoint", gains=(Gain("memory", 0.2, "on paper"),)
+    )
+    session = apply(SHOWN, done)
+    [one] = [one for one in advice(session, (finding,)) if one.finding is finding]
+    assert (one.word, one.group) == ("held", "measured")
+    look = Look(session, one.finding.nodes[0], 9.0, 120)
+    said = " ".join(text(line).strip() for line in finding_lines(look, one, ""))
+    assert "the prediction held: saves 20 % of the peak, speed-up 0.83×, 95 % CI 0.80 to" in said
+    assert "per step 120 ms instead of 100 ms; peak 40.0 MiB instead of 60.0 MiB" in said
+    assert "gradient error: 3.1e-07 relative" in said
+    [_, row] = list_lines(look, (one,), 0, [0])
+    assert "20 %      20 %" in text(row)
+    assert "20 % to" not in text(row)
+
+
+def test_a_gain_of_memory_says_so_where_no_column_does() -> None:
+    memory = replace(FOUND[0], gains=(Gain("memory", 0.5, "by hand"),))
+    shown = advice(SHOWN, (memory,))[:1]
+    for cells, told in ((80, "50 % mem"), (120, "memory      50 %")):
+        [_, row] = list_lines(Look(SHOWN, 0, 9.0, cells), shown, 0, [0])
+        assert told in text(row)
+
+
 def test_every_word_of_a_verdict_has_a_sign_in_both_sets():
     for one in advice(SHOWN, FOUND):
         assert len(sign(one.word, UNICODE)) == len(sign(one.word, ASCII)) == 1
@@ -160,7 +230,8 @@ def test_every_row_is_as_wide_as_the_screen(glyphs: Glyphs, cells: int):
         for refused in ("", "this is a recording: no model runs here")
         for line in finding_lines(replace(look, node=one.finding.nodes[0]), one, refused)
     ]
-    lines = [*list_lines(look, shown, 1, 0, 30), *details]
+    groups = {one.finding.kind: one.group for one in shown}
+    lines = [*list_lines(look, shown, 1, list_items(shown, groups)), *details]
     # Not by what cuts them on screen: nothing is to be cut.
     assert max(map(line_width, lines)) <= cells
     if glyphs is ASCII:
@@ -178,3 +249,48 @@ def test_nothing_known_says_what_is_waited_for():
     screen = FindingsScreen(0)
     look = Look(EMPTY, 0, 0.0, 80)
     assert "not known yet" in text(screen.draw(look, 20)[0])
+
+
+def test_the_status_says_why_nothing_is_said_of_a_step():
+    step = replace(
+        training_step(step_parts(forward=0.5, other=0.5)),
+        thread=ThreadTime(1.0, 0.5, 0.3, 0.0, 0.0, 0.0, 0.0),
+    )
+    screen = FindingsScreen(0)
+    said = text(screen.status(Look(apply(fold(RESNET), step), 0, 0.0, 160)))
+    assert "of a step withheld: waiting for a core 30 % of the step" in said
+    assert "step withheld" not in text(screen.status(Look(fold(RESNET), 0, 0.0, 160)))
+
+
+def test_the_best_finding_is_in_the_status_only_where_some_of_it_fits() -> None:
+    look = Look(fold(RESNET), 0, 0.0, 160)
+    screen = FindingsScreen(0)
+    screen.session = look.session
+    screen.found = screen._ranked = tuple(findings(look.session))
+    said = text(screen.status(look))
+    whole, best = said.index("  best: ") + 2, said.index("  best: ") + 8
+    assert said[best:].strip()
+    for cells in range(40, whole + 24):
+        assert "best:" not in text(screen.status(replace(look, cells=cells)))
+
+
+@pytest.mark.parametrize("cells", [66, 80, 120])
+def test_a_line_with_a_long_hostile_name_keeps_its_place_and_is_whole_in_the_evidence(
+    cells: int,
+) -> None:
+    function = "log\x1b[2J\x1b]0;owned\x07\u202e" + "metrics_" * 60 + "end"
+    line = SourceLine(f"main.<locals>.{function}", "/me/\x1b[31mtrain.py", 54, 0.8)
+    finding = step_finding(
+        "slow-line",
+        replace(training_step(step_parts(data=0.3, other=0.7)), lines=(line,), samples=100),
+    )
+    assert finding is not None
+    assert len(finding.title) < 400
+    look, one = Look(EMPTY, 0, 1.0, cells), Advice(finding, "no trial")
+    [_, listed] = map(text, list_lines(look, [one], 0, [0]))
+    title, *details = map(text, finding_lines(look, one, ""))
+    assert listed.split("  ")[0].endswith("train.py:54") or cells == 66
+    assert title.split(" ─")[0].split(" kind")[0].endswith("train.py:54")
+    shown = "".join("".join(each[: cells - 25].split()) for each in details)
+    assert "log\\x1b[2J\\x1b]0;owned\\x07\\u202e" + "metrics_" * 60 + "end" in shown
+    assert not any(character in "".join(details) for character in "\x1b\x07\u202e")

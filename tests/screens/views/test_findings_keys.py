@@ -11,18 +11,21 @@ from tests.recording.files import fold
 from tests.screens.explorer.test_explorer import Stage, check_golden, on_stage
 from tests.screens.screen_text import screen_text
 from tests.screens.views.test_findings import ACCEPTING, FOUND, RESNET, SHOWN, TRIED, result_of
-from tui_profiler.findings import advice, findings
+from tui_profiler.findings import findings
+from tui_profiler.findings.verdict import advice
 from tui_profiler.messages import (
     Edges,
     Hello,
     Message,
     ModelFacts,
     Nodes,
+    ProlongTrial,
     StopTrial,
     TraceDone,
     TraceStarted,
     Try,
     Wish,
+    known,
 )
 from tui_profiler.session import apply
 
@@ -83,6 +86,24 @@ async def test_x_asks_for_a_trial_and_stops_the_one_that_runs() -> None:
         assert "no trial: " in screen_text(stage.app)
 
 
+async def test_plus_prolongs_the_trial_that_runs() -> None:
+    messages = [
+        replace(one, accepts=(*one.accepts, "ProlongTrial")) if isinstance(one, Hello) else one
+        for one in ACCEPTING
+    ]
+    async with on_stage([*messages, *TRIED]) as (stage, pilot):
+        await pilot.press("f", "plus")
+        assert stage.requests == [ProlongTrial()]
+        assert "the bf16-autocast trial measures 30 s longer" in screen_text(stage.app)
+    async with on_stage(messages) as (stage, pilot):
+        await pilot.press("f", "plus")
+        assert stage.requests == []
+        assert "no trial is running" in screen_text(stage.app)
+    async with on_stage([*ACCEPTING, *TRIED]) as (stage, pilot):  # Of an older worker.
+        await pilot.press("f", "plus")
+        assert stage.requests == []
+
+
 async def test_what_waits_is_not_asked_for_twice() -> None:
     async with on_stage([*ACCEPTING, *TRIED]) as (stage, pilot):
         await pilot.press("f")
@@ -90,7 +111,7 @@ async def test_what_waits_is_not_asked_for_twice() -> None:
         screen.found = (replace(FOUND[0], kind="compile", trial="compile"),)
         await pilot.press("x")
         assert stage.requests == []
-        assert "compile waits for the trial before it" in screen_text(stage.app)
+        assert "compile waits for the running trial" in screen_text(stage.app)
 
 
 async def test_a_recording_says_why_nothing_is_tried() -> None:
@@ -102,7 +123,7 @@ async def test_a_recording_says_why_nothing_is_tried() -> None:
     ]
     async with on_stage(messages) as (stage, pilot):
         await pilot.press("f")
-        assert "cannot be tried here: this is a recording" in screen_text(stage.app)
+        assert "no trial here: this is a recording" in screen_text(stage.app)
         assert "– not here" in screen_text(stage.app)
         asked = len(stage.requests)
         await pilot.press("x")
@@ -143,6 +164,27 @@ def many(times: int) -> list[Message]:
         Edges(tuple(pairs)),
         done,
     ]
+
+
+async def test_findings_are_grouped_by_what_is_known_of_their_gain() -> None:
+    async with on_stage([*ACCEPTING, *TRIED]) as (stage, pilot):
+        await pilot.press("f")
+        screen = screen_of(stage)
+        shown = advice(screen.session_shown, screen.found)
+        groups = [one.group for one in shown]
+        assert groups == ["measured"] * 2 + ["predicted"] * 3
+        saved = [one.measured for one in shown]
+        gains = [one.share for one in saved if one is not None]
+        gains += [known(one.finding.gain.share) or 0.0 for one in shown[2:]]
+        assert gains[:2] == sorted(gains[:2], reverse=True)
+        assert gains[2:] == sorted(gains[2:], reverse=True)
+        lines = [line.split(" ─")[0].strip() for line in screen_text(stage.app).splitlines()]
+        titles = [one for one in lines if one in ("measured", "predicted")]
+        assert titles == ["measured", "predicted"]
+        # Ordered by a column they are one list.
+        await pilot.press("4")
+        lines = [line.split(" ─")[0].strip() for line in screen_text(stage.app).splitlines()]
+        assert "measured" not in lines
 
 
 async def test_a_large_tree_is_asked_beside_the_drawing() -> None:
@@ -190,4 +232,4 @@ async def test_a_number_or_a_click_orders_the_findings_and_the_cursor_stays_on_i
         for _ in range(3):
             await pilot.press("1")
         assert screen.found == ranked
-        assert "advice, by predicted gain" in screen_text(stage.app)
+        assert "findings, by gain" in screen_text(stage.app)

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from textual.pilot import Pilot
 
-from screens.views.flat.lines import flat_heading, flat_lines
+from screens.views.flat.lines import flat_heading, flat_lines, shown_columns, status_line
 from screens.views.flat.screen import FlatScreen
 from screens.views.flat.view import FlatView
 from screens.widgets.heading import Order
@@ -23,10 +23,13 @@ from tests.small_model import (
     MEASURED,
     NODES,
     ROOT,
+    TICK,
     TRACED,
+    WITH_OWN,
     folded,
     operator_times,
     tick,
+    with_cpu_times,
 )
 from tui_profiler.formatting.canvas import ASCII, UNICODE, Glyphs
 from tui_profiler.messages import Unknown
@@ -61,12 +64,39 @@ def test_modules_are_listed_by_self_time() -> None:
     assert lines[2].split()[2:8] == ["1", "500", "500", "50.0", "108", "6.91K"]
 
 
-def test_operators_have_no_self_time_and_what_was_not_seen_has_a_dash() -> None:
+def test_cpu_time_has_a_column_where_it_was_read() -> None:
+    cpu = {ROOT: (8e-4, 5e-5), CONV: (4e-4, 4e-4)}
+    session = apply(SMALL, with_cpu_times(TICK, cpu))
+    lines = drawn(session, view_of(session))
+    assert "cpu µs" in lines[1]
+    assert lines[2].split()[3:6] == ["500", "500", "400"]
+    assert lines[4].split()[3:6] == ["150", "150", "–"]
+    assert "cpu" not in drawn(session, view_of(session, "operator"))[1]
+
+
+def test_operators_are_listed_with_those_that_they_call() -> None:
+    session = apply(folded(MEASURED), WITH_OWN)
+    lines = drawn(session, view_of(session, "operator"))
+
+    assert lines[1].split()[:7] == ["operator", "calls", "total", "µs", "↓self", "µs", "%"]
+    assert lines[2].split()[:5] == ["▌aten::mkldnn_convolution", "1", "250.0", "250.0", "33.3"]
+    assert [line.split()[0] for line in lines[3:5]] == ["aten::addmm", "aten::relu_"]
+    view = view_of(session, "operator", "mkldnn")
+    said = text(status_line(Look(session, 0, 9.0, 120), view)).strip()
+    assert said == "aten::mkldnn_convolution  called by aten::convolution, 0.25 ms total"
+    # A word finds names of all operators, other terms those of the tree.
+    assert [row.name for row in view_of(session, "operator", "!conv").rows] == [
+        *("aten::addmm", "aten::relu_", "mine::strange"),
+    ]
+    [only] = view_of(session, "operator", "depth>1 conv").rows
+    assert only.name == "aten::convolution"
+
+
+def test_operators_of_older_recordings_have_totals_and_what_was_not_seen_a_dash() -> None:
     lines = drawn(SMALL, view_of(SMALL, "operator"))
 
-    assert "self" not in lines[1]
-    assert lines[2].split()[:4] == ["▌aten::convolution", "1", "400.0", "66.7"]
-    assert lines[4].split()[:4] == ["aten::relu_", "1", "–", "–"]
+    assert lines[2].split()[:5] == ["▌aten::convolution", "1", "400.0", "–", "66.7"]
+    assert lines[4].split()[:5] == ["aten::relu_", "1", "–", "–", "–"]
 
 
 def test_a_filter_is_that_of_the_tree() -> None:
@@ -99,8 +129,9 @@ def test_the_orders_of_a_table_are_the_columns_that_are_shown() -> None:
     assert operators is not None
     assert narrow is not None
     names = ("name", "class", "calls", "total", "own", "parameters", "macs", "flops", "bytes")
-    assert modules.columns == (*names, "shape")
-    assert operators.columns == ("name", "calls", "total", "macs", "flops", "bytes", "shape")
+    assert modules.columns == (*names, "input", "output")
+    figures = ("name", "calls", "total", "own", "macs", "flops", "bytes")
+    assert operators.columns == (*figures, "input", "output")
     assert narrow.columns == ("name", "total", "own", "flops")
     assert modules.following() == Order("parameters", descending=True)
     assert flat_heading(wide, FlatView()) is None
@@ -132,6 +163,16 @@ def _hostile() -> Session:
     evil = "\x1b[31mevil\u202e\x07"
     nodes = tuple(replace(n, path=evil, type=evil, name=evil) for n in NODES)
     return replace(SMALL, tree=replace(SMALL.tree, nodes=nodes))
+
+
+def test_chosen_columns_stand_in_their_order_and_the_last_ones_yield() -> None:
+    view = view_of(SMALL)
+    view.chosen_columns = {"module": ("output", "cpu", "own", "calls")}
+    lines = drawn(SMALL, view)
+    assert lines[1].split() == ["module", "shape", "cpu", "µs", "↓self", "µs", "calls"]
+    assert lines[2].split() == ["▌conv", "1×4×8×8", "–", "500", "1"]
+    assert shown_columns(Look(SMALL, 0, 9.0, 64), view) == ("output", "cpu", "own")
+    assert shown_columns(Look(SMALL, 0, 9.0, 44), view) == ("own",)
 
 
 async def _open(pilot: Pilot[int], stage: Stage) -> FlatScreen:
@@ -216,7 +257,7 @@ async def test_rows_are_copied_as_tsv_and_as_markdown() -> None:
         assert markdown is not None
         lines = tsv.splitlines()
         assert len(lines) == 1 + len(screen.view.rows)
-        assert {line.count("\t") for line in lines} == {13}
+        assert {line.count("\t") for line in lines} == {17}
         assert markdown.splitlines()[0].startswith("| module | class | calls |")
         assert len(markdown.splitlines()) == 2 + len(screen.view.rows)
         row = screen.row_text()
@@ -271,3 +312,22 @@ async def test_a_click_on_a_title_orders_by_its_column() -> None:
         await pilot.click(offset=(5, HEADING + 2))
         assert screen.view.row is not before
         assert screen.view.rows[1] is screen.view.row
+
+
+async def test_columns_are_chosen_and_kept_for_the_next_time() -> None:
+    async with on_stage(recorded()) as (stage, pilot):
+        screen = await _open(pilot, stage)
+        assert "class" in _heading(stage)
+        await pilot.press("c", "space", "enter")
+        await pilot.pause()
+        assert stage.app.screen is screen
+        assert "class" not in _heading(stage)
+        await pilot.press("v")
+        await pilot.pause()
+        assert "modules" in _heading(stage)  # Of classes nothing was chosen.
+        await pilot.press("escape")
+        await _open(pilot, stage)
+        assert "class" not in _heading(stage)
+        await pilot.press("c", "0", "enter")
+        await pilot.pause()
+        assert "class" in _heading(stage)

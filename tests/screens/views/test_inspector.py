@@ -82,7 +82,7 @@ def test_a_measured_leaf_is_laid_out_as_drawn():
         "                                                ",
         "                                                ",
         " machine ──────────────────────────── every 1 s ",
-        " cpu     ████████████    97 % this 190 of 200 % ",
+        " cpu     ████████████    97 % process 190/200 % ",
         " memory  ▁▁▁▁▁▁▁▁▁▁▁▁   812 MiB     of 7.75 GiB ",
         " gpu     –  no NVIDIA driver on this machine    ",
         " power   –  RAPL counters need root             ",

@@ -43,14 +43,14 @@ def test_a_worker_that_is_gone_is_the_last_line():
 
 
 def test_nothing_printed_says_so():
-    assert lines(EMPTY) == [" nothing was printed so far"]
+    assert lines(EMPTY) == [" no output so far"]
 
 
 def test_what_is_not_kept_is_counted():
     session = folded((Printed("x\n" * 5002),))
-    assert lines(session)[0] == " 2 earlier lines are not kept"
+    assert lines(session)[0] == " 2 earlier lines dropped"
     title = text(title_line(folded((Printed("x\n", 2048),)), 80, follows=True))
-    assert title.startswith(" log  1 line  2.00 KiB dropped: they came faster than is kept ")
+    assert title.startswith(" log  1 line  2.00 KiB dropped (rate limit) ")
 
 
 @pytest.mark.parametrize("cells", range(40, 131))

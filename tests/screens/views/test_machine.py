@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from screens.views.machine.energy_lines import node_energy_lines
-from screens.views.machine.lines import hardware_lines
-from screens.views.machine.screen import MachineScreen
+from screens.views.machine.screen import MachineScreen, hardware_lines
 from screens.widgets.lines import line_width, text
 from screens.widgets.machine_lines import machine_lines
 from screens.widgets.rows import Look, finished
@@ -16,17 +15,8 @@ from tests.queries.cost.test_ceilings import BAD, CEILINGS
 from tests.screens.explorer.test_explorer import on_stage, recorded
 from tests.screens.screen_text import screen_text
 from tests.small_model import CONV, SAMPLE
+from tui_profiler import messages
 from tui_profiler.formatting.canvas import ASCII
-from tui_profiler.messages import (
-    GpuProcess,
-    Hello,
-    LoopState,
-    Message,
-    MigDevice,
-    Replayed,
-    ReplayNode,
-    Unknown,
-)
 from tui_profiler.messages.hardware import Replay
 from tui_profiler.session import EMPTY, Session, apply
 
@@ -62,8 +52,8 @@ def test_every_figure_of_the_machine_has_its_line() -> None:
         "peak RSS 768 MiB",
     ]
     assert part(session, "caches") == [
-        "level 1 2 × 1.00 KiB, each for 1 core",
-        "level 2 1 × 16.0 KiB, each for 2 cores",
+        "L1 2 × 1.00 KiB, per core",
+        "L2 1 × 16.0 KiB, per 2 cores",
     ]
     assert part(session, "counters") == [
         "instructions 6.00G",
@@ -79,19 +69,19 @@ def test_every_figure_of_the_machine_has_its_line() -> None:
         "allocated 600 B",
         "reserved 0.98 KiB",
         "fragmentation 25 % of reserved",
-        "most allocated so far 900 B",
-        "most reserved so far 1.17 KiB",
+        "peak allocated 900 B",
+        "peak reserved 1.17 KiB",
         "retries 3×",
         "out of memory never",
     ]
     assert part(session, "gpu 0: NVIDIA Fake")[:4] == [
-        "power, now 310 W",
-        "power, mean over 1 s 300 W",
+        "power, instantaneous 310 W",
+        "power, 1 s average 300 W",
         "module power – this GPU does not report it",
         "memory power – this GPU does not report it",
     ]
     assert part(session, "energy") == [
-        "a forward 100 mJ counted over 10 s",
+        "per forward 100 mJ counted over 10 s",
         "above idle 60.0 mJ",
         "FLOP per joule 190 KFLOP/J",
         "CO₂ per forward 1e-05 g at 360 g/kWh",
@@ -99,16 +89,61 @@ def test_every_figure_of_the_machine_has_its_line() -> None:
     ]
 
 
+def test_programs_on_a_gpu_are_named_as_those_on_the_cores_are() -> None:
+    unknown = messages.Unknown("no recent kernel of this process")
+    seen = messages.ProgramsSeen(
+        *(2.0, (), 0.0, 9, messages.Pressure(unknown, unknown, unknown)),
+        gpu_programs=(
+            messages.GpuProgramUse(0, 77, HOSTILE, 2.0**31, 0.5),
+            messages.GpuProgramUse(0, 78, "", unknown, unknown),
+            *(messages.GpuProgramUse(0, pid, "many", 1.0, 0.0) for pid in range(5)),
+            messages.GpuProgramUse(1, 79, "elsewhere", 1.0, 0.0),
+        ),
+    )
+    session = apply(measured(replace(FULL, gpus=(GPU,))), seen)
+    shown = part(session, "gpu 0: NVIDIA Fake")
+    named = [line for line in shown if "pid" in line]
+    assert named[0].endswith("2.00 GiB 50 % pid 77")
+    assert named[1] == "process – – pid 78"
+    assert len(named) == 5
+    assert not any("elsewhere" in line or "\x1b" in line for line in shown)
+    # Without a viewer that looked, ids are those of the program's own sample.
+    before = measured(
+        replace(FULL, gpus=(replace(GPU, processes=(messages.GpuProcess(5, 1.0, unknown),)),))
+    )
+    assert part(before, "gpu 0: NVIDIA Fake")[-1] == "process 5 1 B –"
+
+
+def test_throttling_is_shown_while_a_counter_moves() -> None:
+    def at(seconds: float, quota: float, heat: float, steal: float = 7.0) -> messages.Sample:
+        throttle = messages.Throttle(quota, 9.0, heat, 3.0, steal)
+        return replace(FULL, at=seconds, throttle=throttle)
+
+    still = measured(at(1.0, 4.0, 0.0), at(6.0, 4.0, 0.0))
+    assert not any(
+        word in line for line in lines(still) for word in ("quota", "heat", "other virtual")
+    )
+    session = apply(apply(still, at(8.0, 5.0, 0.0)), at(11.0, 6.5, 0.25, 7.4))
+    assert {
+        "CPU quota used up 25 % of the last 10 s",
+        "throttled by heat 2.5 % of the last 10 s",
+        "other virtual machines 4.0 % of the last 10 s",
+    } <= {*part(session, "cores")}
+    unknown = messages.Unknown("no control group that accounts for CPU time")
+    none = replace(FULL, at=12.0, throttle=messages.Throttle(unknown, unknown, unknown, unknown))
+    assert not any("quota" in line for line in lines(measured(none, replace(none, at=13.0))))
+
+
 def test_a_file_that_needs_no_torch_does_not_wait_for_it() -> None:
     session = replace(measured(FULL), environment=None, loop=None)
     assert part(session, "caches") == ["caches … after torch is imported"]
 
-    over = apply(session, LoopState("finished", 2.0, None, "not run"))
+    over = apply(session, messages.LoopState("finished", 2.0, None, "not run"))
     assert " ".join(part(over, "caches")).startswith("caches – read when torch")
 
 
 def test_a_section_of_which_nothing_is_known_says_why_once() -> None:
-    absent = Unknown("torch keeps no running total of its CPU allocator")
+    absent = messages.Unknown("torch keeps no running total of its CPU allocator")
     nothing = {name: absent for name in ALLOCATOR.__struct_fields__ if name != "device"}
     session = measured(replace(FULL, allocators=(replace(ALLOCATOR, device="cpu", **nothing),)))
 
@@ -122,7 +157,7 @@ def test_a_recording_from_before_these_figures_says_so() -> None:
     session = measured(SAMPLE)
 
     assert "this recording is older than the figure" in " ".join(part(session, "counters"))
-    assert part(session, "energy")[0] == "a forward – this recording is older than"
+    assert part(session, "energy")[0] == "per forward – this recording is older than"
 
 
 def test_before_the_first_sample_it_is_waited_for() -> None:
@@ -134,9 +169,9 @@ def test_every_line_is_as_wide_as_the_panel_and_holds_safe_text(cells: int) -> N
     gpu = replace(
         GPU,
         name=HOSTILE,
-        processes=(GpuProcess(1, Unknown(HOSTILE), Unknown(HOSTILE)),),
-        mig=(MigDevice(HOSTILE, HOSTILE, 1.0, 2.0, 0),),
-        pcie_width=Unknown(HOSTILE),
+        processes=(messages.GpuProcess(1, messages.Unknown(HOSTILE), messages.Unknown(HOSTILE)),),
+        mig=(messages.MigDevice(HOSTILE, HOSTILE, 1.0, 2.0, 0),),
+        pcie_width=messages.Unknown(HOSTILE),
     )
     session = measured(replace(FULL, gpus=(gpu,)))
     for glyphs in (None, ASCII):
@@ -156,39 +191,41 @@ def test_the_panel_tells_energy_only_where_something_counts_it() -> None:
 
 def test_an_estimate_wears_a_tilde_and_its_bounds() -> None:
     assert of_node(measured()) == [
-        "energy estimated by its share of the time",
-        "a forward ~50.0 mJ",
-        "between 20.0 mJ to 80.0 mJ",
+        "energy estimated from its share of the time",
+        "per forward ~50.0 mJ",
+        "bounds 20.0 mJ to 80.0 mJ",
         "working set 2.17 KiB, fits in L2, 16.0 KiB",
     ]
 
 
 def test_a_replay_is_a_measurement_without_one() -> None:
     replays = tuple(Replay(5.0, 99, joules) for joules in (0.03, 0.034, 0.032))
-    found = Replayed(CONV, "processor packages", "counter", replays, 40.0, 0.0005)
+    found = messages.Replayed(CONV, "processor packages", "counter", replays, 40.0, 0.0005)
 
     assert of_node(apply(measured(), found))[:3] == [
         "energy measured, 3 replays",
-        "a forward 32.0 mJ",
+        "per forward 32.0 mJ",
         "replays 30.0 mJ to 34.0 mJ",
     ]
 
 
 def test_a_replay_that_was_refused_says_why() -> None:
-    found = Replayed(CONV, "", "counter", (), None, 0.0, f"it fails when run alone: {HOSTILE}")
+    found = messages.Replayed(
+        CONV, "", "counter", (), None, 0.0, f"it fails when run alone: {HOSTILE}"
+    )
     shown = of_node(apply(measured(), found))
 
-    assert shown[0] == "energy estimated by its share of the time"
+    assert shown[0] == "energy estimated from its share of the time"
     assert any(line.startswith("replay – it fails when run alone") for line in shown)
     assert all("\x1b" not in line for line in shown)
 
 
 def test_without_a_counter_an_interval_on_paper_says_whose_it_is() -> None:
-    session = measured(replace(FULL, energy=Unknown("no RAPL counters on this machine")))
+    session = measured(replace(FULL, energy=messages.Unknown("no RAPL counters on this machine")))
 
     assert of_node(session)[:6] == [
         "energy not measured",
-        "a forward – no RAPL counters on this",
+        "per forward – no RAPL counters on this",
         "machine",
         "on paper ~59.6 nJ to ~755 nJ",
         "Horowitz, ISSCC 2014, 45 nm at 0.9",
@@ -212,9 +249,9 @@ async def test_the_machine_screen_opens_scrolls_and_closes(size: tuple[int, int]
         assert stage.app.screen is stage.explorer
 
 
-def accepting(*requests: str) -> list[Message]:
+def accepting(*requests: str) -> list[messages.Message]:
     return [
-        replace(message, accepts=requests) if isinstance(message, Hello) else message
+        replace(message, accepts=requests) if isinstance(message, messages.Hello) else message
         for message in recorded()
     ]
 
@@ -225,7 +262,7 @@ async def test_a_key_asks_for_the_replay_of_the_selected_node() -> None:
         await pilot.pause()
         selected = stage.explorer.tree_widget.view.selected
         assert selected > 0
-        assert stage.requests == [ReplayNode(selected)]
+        assert stage.requests == [messages.ReplayNode(selected)]
 
 
 async def test_a_process_that_is_not_ours_refuses_it() -> None:
@@ -237,9 +274,9 @@ async def test_a_process_that_is_not_ours_refuses_it() -> None:
 
 def test_every_roof_says_whether_it_is_good_enough() -> None:
     unknown = replace(measured(FULL), ceilings=None)
-    assert all(not line.startswith(" ceilings") for line in lines(unknown))
+    assert all(not line.startswith(" roofline") for line in lines(unknown))
     session = apply(measured(FULL), replace(CEILINGS, memory_quality=BAD))
-    assert part(session, "ceilings") == [
+    assert part(session, "roofline") == [
         "float32 100 GFLOP/s good",
         "waited 0.0 %",
         "float16 – no product",
@@ -248,7 +285,8 @@ def test_every_roof_says_whether_it_is_good_enough() -> None:
         "L3 copy (30.5 MiB) 100 GB/s good",
         "waited 0.0 %",
         "memory copy 10.0 GB/s not good enough",
-        "2 of 100 pieces ran without waiting, waited 90 %",
+        "2 of 100 pieces ran without",
+        "waiting, waited 90 %",
         "one operator 1.00 µs good",
         "waited 0.0 %",
     ]

@@ -50,7 +50,7 @@ def test_a_small_forward_is_laid_out_as_drawn():
     # 49 columns: 13 of the convolution, 12 of each other. Three of eight rows are 1 KiB: the
     # convolution's 2304 bytes are 54 eighths of a row, the next two's 1856 are 44, the last's 20.
     assert lines[:14] == [
-        " memory over one forward  predicted, operators in order     ",
+        " memory over one forward  predicted, in execution order     ",
         "          ▼ peak 12.7 KiB  conv  step 1 of 4                ",
         "         │                                                  ",
         "         │▆▆▆▆▆▆▆▆▆▆▆▆▆                                     ",
@@ -136,7 +136,7 @@ def test_what_is_alive_adds_up_to_its_title():
         ("weights", "10.5 KiB"),
         ("workspace", "512 B"),
         ("conv", "1.00 KiB"),
-        ("the", "768 B"),
+        ("inputs", "768 B"),
     ]
 
 

@@ -12,6 +12,7 @@ from textual.reactive import var
 
 from screens.actions.table import Key
 from screens.actions.view_keys import NODE
+from screens.common.base_app import BaseApp
 from screens.settings.theme import DARK, roles_for
 from screens.views.node.lines import node_lines, parts_lines
 from screens.views.node.screen import NodeScreen, look_around
@@ -21,7 +22,8 @@ from screens.widgets.lines import line_width, text
 from screens.widgets.rows import Look, finished
 from screens.widgets.scrolled import ScrolledLines, thumb_rows
 from tests.fixtures.record import recorded
-from tests.screens.explorer.test_explorer import on_stage
+from tests.queries.training.test_backward_operators import SESSION as TRAINED
+from tests.screens.explorer.test_explorer import check_golden, on_stage
 from tests.screens.panel_session import (
     BN2,
     CONV2,
@@ -74,20 +76,20 @@ def test_a_leaf_is_laid_out_as_drawn():
         " in              1×256×14×14   f32   196 KiB   ← –                     ",
         " out             1×256×14×14   f32   196 KiB   → layer3.2.bn2          ",
         "                                                                       ",
-        " operators ───────── one forward, on paper; ms need an operator window ",
+        " operators ───────────── one forward, on paper; no operator window yet ",
         " name                    shape             MAC     bytes    ms    %    ",
         " aten::convolution       1×256×14×14      116M  2.63 MiB     –  100  C ",
         "                                                                       ",
-        " time ────────────────────────────────────────────── mean of a forward ",
+        " time ─────────────────────────────────────────────── mean per forward ",
         " self time, without an operator window                 0.89 ms   100 % ",
-        " together, the mean of a forward                       0.89 ms   100 % ",
+        " total, mean per forward                               0.89 ms   100 % ",
         "                                                                       ",
         " weights ───────────────────────────────────────────── 590K parameters ",
         " 589,824 trainable   0 frozen                                          ",
-        " weight              256×256×3×3   f32  2.25 MiB   only here           ",
+        " weight              256×256×3×3   f32  2.25 MiB   not shared          ",
         "                                                                       ",
         " energy ───────────────────────────────────────────────── not measured ",
-        " a forward               –  this recording is older than the figure    ",
+        " per forward             –  this recording is older than the figure    ",
         # 115,605,504 multiply-adds of 4.6 pJ, 2,760,704 bytes of 12.5 to 325 pJ.
         " on paper                ~566 µJ to ~1.43 mJ                           ",
         "                         Horowitz, ISSCC 2014, 45 nm at 0.9 V          ",
@@ -194,8 +196,9 @@ def test_every_row_is_exactly_as_wide_as_asked(cells, tmp_path: Path):
 
 
 class Host(App[None]):
-    """Holds the session that a screen is bound to."""
+    """Has the session that a screen is bound to, and the layout of the real app."""
 
+    CSS_PATH = BaseApp.CSS_PATH
     session: var[Session] = var(EMPTY)
 
     def __init__(self) -> None:
@@ -286,9 +289,25 @@ async def test_a_view_that_was_paused_in_the_explorer_stays_paused():
 def test_operators_say_whether_their_times_are_of_windows() -> None:
     on_paper = "\n".join(body(live(), CONV2))
     measured = "\n".join(body(apply(live(), operator_times({CONV_OP: 0.5e-3})), CONV2))
-    assert "need an operator window" in on_paper
-    assert "ms in operator windows; % of the node's median" in measured
-    assert "need an operator window" not in measured
+    assert "no operator window yet" in on_paper
+    assert "ms in operator windows; % of the node" in measured
+    assert "no operator window yet" not in measured
+
+
+def test_operators_of_the_backward_stand_below_those_of_the_forward() -> None:
+    shown = [" ".join(line.split()) for line in body(TRAINED, 0)]
+    at = next(i for i, line in enumerate(shown) if line.startswith("backward "))
+    assert shown[at].endswith("operators, self time per step, 2 windows")
+    assert TRAINED.backward is not None
+    once = apply(TRAINED, replace(TRAINED.backward.operators, windows=1))
+    assert any(line.rstrip().endswith("per step, 1 window") for line in body(once, 0))
+    assert shown[at + 1 : at + 5] == [
+        "aten::mm 4 × 1.25 s 62 %",
+        "AddmmBackward0 1 × 250 ms 12 %",
+        "aten::mul 1 × 250 ms 12 %",
+        "aten::mm recomputed 1 × 250 ms 12 %",
+    ]
+    assert not any("AddmmBackward0" in line for line in body(TRAINED, 3))
 
 
 async def test_another_view_takes_the_node_along():
@@ -357,7 +376,7 @@ def test_frozen_parameters_are_told_of_a_container_and_marked_on_a_weight():
     assert "530,176 trainable   589,824 frozen" in block
     leaf = [line.strip() for line in body(session, CONV2)]
     assert "0 trainable   589,824 frozen" in leaf
-    assert any(line.endswith("frozen, only here") for line in leaf)
+    assert any(line.endswith("frozen, not shared") for line in leaf)
 
 
 def test_parts_of_the_time_add_up_and_many_modules_are_folded_into_one_row():
@@ -366,7 +385,7 @@ def test_parts_of_the_time_add_up_and_many_modules_are_folded_into_one_row():
     session = live()
     look = Look(session, CONV2, 8.0, 71)
     lines = [text(line).strip() for line in parts_lines(TimeParts(11e-3, parts, True), look)]
-    assert lines[0].endswith("self time as in the last operator window")
+    assert lines[0].endswith("self time by the last operator window")
     assert [line.rpartition(" ms")[0] for line in lines[1:]] == [
         line.rpartition(" ms")[0]
         for line in (
@@ -374,6 +393,22 @@ def test_parts_of_the_time_add_up_and_many_modules_are_folded_into_one_row():
             "2 further modules".ljust(54) + "2.00 ms",
             HOST.ljust(54) + "2.00 ms",
             REST.ljust(53) + "−1.00 ms",
-            "together, the mean of a forward".ljust(54) + "11.0 ms",
+            "total, mean per forward".ljust(54) + "11.0 ms",
         )
     ]
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_the_node_screen_looks_as_agreed(size: tuple[int, int]) -> None:
+    async with on_stage(recorded(), size) as (stage, pilot):
+        await pilot.press("3", *"jjjjjjjj", "o")
+        await pilot.pause()
+        check_golden(f"node-{size[0]}x{size[1]}", screen_text(stage.app))
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_its_help_looks_as_agreed(size: tuple[int, int]) -> None:
+    async with on_stage(recorded(), size) as (stage, pilot):
+        await pilot.press("o", "question_mark")
+        await pilot.pause()
+        check_golden(f"node-help-{size[0]}x{size[1]}", screen_text(stage.app))

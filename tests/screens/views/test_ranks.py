@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from screens.app.ranks_app import RanksApp
 from screens.common.base_app import BaseApp
 from screens.explorer.screen import ExplorerScreen
 from screens.start.programs import columns
-from screens.views.ranks.lines import look_of, rank_lines
+from screens.views.ranks.lines import difference_lines, look_of, rank_lines
 from screens.views.ranks.screen import DifferenceScreen, RanksScreen
 from screens.widgets.lines import line_width, text
 from tests.probe.watch.watched_program import ROOT, sockets_folder
@@ -27,7 +28,7 @@ from tests.viewer import place_of, wait_until
 from tui_profiler.connection.rendezvous import Place, places
 from tui_profiler.formatting.canvas import ASCII, UNICODE, Glyphs
 from tui_profiler.messages import Ended, LoadSpec, Program, Unknown
-from tui_profiler.queries.ranks import verdict
+from tui_profiler.queries.ranks import ModuleDifference, verdict
 from tui_profiler.session.workspace import NO_RANKS, Workspace, joined, told
 from tui_profiler.source.attached import Found, find
 from tui_profiler.source.ranks import Ranks, by_run, is_whole_run
@@ -49,6 +50,24 @@ def test_the_straggler_is_named_above_its_row_and_its_bar_has_the_least_waiting(
     first = lines[6].split()
     assert first[:9] == ["▌", "2", "102", "32.00", "30.00", "1.00", "1.00", "20.00", "62"]
     assert [line.split()[0] for line in lines[7:10]] == ["0", "1", "3"]
+
+
+@pytest.mark.parametrize("cells", [60, 80, 99, 100, 160])
+def test_the_difference_of_two_ranks_has_the_backward_where_it_is_known(cells: int) -> None:
+    first, second = run(EARLY, LATE).ranks
+    one = ModuleDifference("block.second", "Linear", 2e-3, 1e-3, 9e-3, 8e-3)
+    look = look_of(cells, UNICODE)
+    lines = difference_lines(first, second, (one, replace(one, first_backward=None)), look)
+    assert {line_width(line) for line in lines} == {cells}
+    *_, head, row, last = (" ".join(text(line).split()) for line in lines)
+    assert head.endswith("more bwd")
+    assert row.endswith("+1000 9000 8000 +1000" if cells >= 100 else "1000 +1000 +1000")
+    assert last.endswith("–")
+    shown = " ".join(text(line).strip() for line in lines)
+    assert "and of the backward of a step" in shown
+    forward = (replace(one, first_backward=None, second_backward=None),)
+    shown = " ".join(text(line).strip() for line in difference_lines(first, second, forward, look))
+    assert "no backward: not timed by module in both" in shown
 
 
 @pytest.mark.parametrize("cells", [20, 60, 80, 120])

@@ -145,7 +145,7 @@ def test_a_block_is_told_as_its_parts_together() -> None:
 def test_before_times_there_are_roofs_and_a_sentence() -> None:
     ceilings = next(message for message in recorded() if isinstance(message, Ceilings))
     shown = "\n".join(lines_of(folded([*until_traced(), ceilings]), 120, 35))
-    assert "once they have times" in " ".join(shown.split())
+    assert "points appear with the first times" in " ".join(shown.split())
     assert "FLOP/B" in shown
     assert "ridge" in shown
 
@@ -163,7 +163,7 @@ def test_the_status_counts_what_is_below_half_of_its_roof() -> None:
     assert view.now is not None
     line = text(status_row(Look(session(), 0, 0.0, 120), view))
     assert f"{view.now.below} of {view.now.judged} nodes below 50 % of their roof" in line
-    assert "ceilings of cpu, " in line
+    assert "roofs of cpu, " in line
 
 
 def test_operators_of_slow_windows_are_no_part_of_a_usual_forward() -> None:

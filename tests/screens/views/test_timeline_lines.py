@@ -7,10 +7,10 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from benchmarks.tree import messages as large_model
+from benchmarks.terminal.tree import messages as large_model
 from screens.views.timeline.flame_lines import Drawn, flame_lines
 from screens.views.timeline.lines import plot_columns, timeline_lines
-from screens.views.timeline.screen import FlameLayout
+from screens.views.timeline.screen import SteadyLayout, flame_blocks
 from screens.widgets.lines import Line, line_width, text
 from screens.widgets.rows import Look, finished
 from tests.queries.sessions import RESNET_SECONDS, resnet, session_of, ticked
@@ -29,7 +29,7 @@ def look(session: Session, node: int = 0, cells: int = 42, glyphs: Glyphs = UNIC
 
 
 def lay(at: Look, root: int = 0) -> Drawn:
-    return FlameLayout().of(at.session, root, at.inner)
+    return SteadyLayout(flame_blocks).of(at.session, root, at.inner)
 
 
 def shown(at: Look, root: int = 0, rows: int = 19) -> list[str]:
@@ -183,7 +183,7 @@ def test_each_column_is_its_own_second_and_gaps_are_blank() -> None:
 
 def test_a_large_model_is_drawn_in_time() -> None:
     session = folded([*message_decoder().feed(b"".join(large_model(100_000)))])
-    layout, at = FlameLayout(), look(session, 50_000, 120)
+    layout, at = SteadyLayout(flame_blocks), look(session, 50_000, 120)
     layout.of(session, 0, at.inner)  # Once for a tree and its ceilings.
     spent = []
     for _ in range(5):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from screens.views.weights.cells import percent, rough_percent, statistic
-from screens.views.weights.histogram import histogram_columns
+from screens.views.weights.figures import percent, rough_percent, statistic
 from screens.views.weights.lines import status_line, weights_lines
-from screens.views.weights.panel import panel_lines
+from screens.views.weights.panel import histogram_columns, panel_lines
 from screens.views.weights.table import _COLUMNS
 from screens.widgets.lines import line_width, text
 from screens.widgets.rows import Look, finished
@@ -28,8 +27,8 @@ from tui_profiler.messages import (
     TensorStatistics,
     Unknown,
 )
-from tui_profiler.messages.parameters import Histogram
-from tui_profiler.queries.parameters.weights import COLUMNS, SCHEMES, WeightsView
+from tui_profiler.messages.parameters import ALL_PARTS, Histogram
+from tui_profiler.queries.parameters.weights import COLUMNS, SCHEMES, WeightsView, figure
 from tui_profiler.session import EMPTY, Session, apply
 
 HEADINGS = {name: heading.replace(" ", "") for name, (heading, _) in _COLUMNS.items()}
@@ -90,7 +89,7 @@ def test_what_loses_nothing_is_exact_and_what_is_never_narrowed_is_no_gap() -> N
     assert norm.split()[2:] == ["·", "exact", "·", "1", "·", "·┃"]
     assert DECODER.tree is not None
     at = DECODER.tree.find("layers.0.attention_norm") or 0
-    assert "stored   int8 exact   int4 exact   fp8 e4m3 exact" in "\n".join(
+    assert "SQNR     int8 exact   int4 exact   fp8 e4m3 exact" in "\n".join(
         drawn(DECODER, 80, 24, node=at)
     )
 
@@ -105,7 +104,7 @@ def test_a_terminal_that_is_too_small_breaks_nothing(cells: int, rows: int) -> N
 def test_what_is_not_finite_has_a_sign_and_a_word() -> None:
     shown = drawn(SMALL, node=1)
     assert any("conv ✗ NaN " in line for line in shown)
-    assert any("✗ 5 NaN and 3 infinite values, in no" in line for line in shown)
+    assert any("✗ 5 NaN and 3 infinite values, excluded" in line for line in shown)
     narrow = drawn(SMALL, 80, 20, node=1)
     assert any("✗ 5 NaN, 3 infinite" in line for line in narrow)
     assert any("x NaN" in line for line in drawn(SMALL, glyphs=ASCII, node=1))
@@ -166,14 +165,12 @@ def test_errors_as_percent() -> None:
 def test_what_goes_on_is_told_with_its_progress() -> None:
     look = Look(READING, 0, 9.0, 120)
     told = text(status_line(look, SCHEMES[0]))
-    assert "reading  ━━━━━━──────  9 of 44  2.86 MiB  3.00 MB/s  conv.weight" in told
+    assert "reading  ━━━━━━──────  50 %  9 of 44 tensors" in told
     assert told.rstrip().endswith("c stops")
     going = text(status_line(Look(measured(sensitivity("a.b", 1)), 0, 9.0, 120), SCHEMES[0]))
-    assert "measuring  ━━━━━━──────  1 of 2  int8 per channel" in going
+    assert "model paused: measuring  ━━━━━━──────  1 of 2  int8 per channel" in going
     over = apply(READING, ParametersDone(9.0, 2.0, 44, 6_000_000))
-    assert "read 5.72 MiB in 2.00 s  3.00 MB/s" in text(
-        status_line(Look(over, 0, 9, 120), SCHEMES[2])
-    )
+    assert "read 5.72 MiB in 2.00 s" in text(status_line(Look(over, 0, 9, 120), SCHEMES[2]))
     assert "x: int4 per channel" in text(status_line(Look(over, 0, 9.0, 120), SCHEMES[2]))
     refused = SensitivityDone(
         99.0, SCHEMES[0], 0.0, 0, Unknown("no"), Unknown("no"), "there is no forward"
@@ -181,6 +178,45 @@ def test_what_goes_on_is_told_with_its_progress() -> None:
     assert "there is no forward" in text(
         status_line(Look(apply(measured(start=over), refused), 0, 9.0, 120), SCHEMES[0])
     )
+
+
+@pytest.mark.parametrize(
+    ("share", "cells", "wanted"),
+    [
+        (0.01, 120, "about 20 min left at 1.0 % of the time; P P pauses the model: about 12 s"),
+        (0.01, 80, "25 %  20 min left; P P pauses the model: 12 s"),
+        (0.01, 60, "25 %  20 min, P P: 12 s"),
+        (1.0, 80, "25 %  about 12 s left"),
+        (0.0, 120, "25 %  no budget left: P P pauses the model, then about 12 s"),
+    ],
+)
+def test_the_time_left_is_told_running_and_with_the_model_paused(
+    share: float, cells: int, wanted: str
+) -> None:
+    progress = ParametersProgress(9.0, 1.0, 9, 10, "conv.weight", 0.25, 12.0, share)
+    session = apply(READING, progress)
+    assert wanted in text(status_line(Look(session, 0, 9.0, cells), SCHEMES[0]))
+
+
+def test_parts_that_are_still_to_come_are_pending_and_those_that_were_stopped_say_so() -> None:
+    first = replace(CONV, quantised=(), width=None, channels=None, pending=ALL_PARTS)
+    session = folded((*TRACED, STARTED, first))
+    view = WeightsView()
+    view.update(session, 0)
+    weight = view.row
+    assert weight is not None
+    assert [figure(weight, column) for column in ("int8", "width")] == [None, None]
+    shown = "\n".join(text(line) for line in panel_lines(Look(session, 0, 9.0, 46), weight, 60))
+    assert "quantisation  …  after the first pass" in shown
+
+    # Of one that was replaced, nothing is left of the first message.
+    known = apply(session, CONV).parameters
+    assert known is not None
+    assert known.tensors == (CONV,)
+
+    view.update(apply(session, ParametersDone(9.0, 1.0, 1, 10, was_stopped=True)), 0)
+    assert view.row is not None
+    assert figure(view.row, "int8") == Unknown("stopped before it was known")
 
 
 def test_only_greys_are_used_but_for_what_is_wrong() -> None:
@@ -213,8 +249,18 @@ def test_the_panel_says_everything_that_is_known() -> None:
     told = "\n".join(text(line) for line in panel_lines(look, view.row, 100))
     for word in (
         *("mean", "std", "skew", "kurtosis", "zeros", "L1", "L2", "spectral"),
-        *("int8", "int4", "fp8 e4m3", "channel", "fits", "loss", "dead", "outliers", "alike"),
-        *("compresses", "measured", "predicted", "aligned"),
+        *(
+            "int8",
+            "int4",
+            "fp8 e4m3",
+            "channel",
+            "30 dB",
+            "error",
+            "dead",
+            "outliers",
+            "near-duplicates",
+        ),
+        *("zlib", "entropy bound", "measured", "predicted", "aligned"),
     ):
         assert word in told
 
@@ -240,8 +286,8 @@ def test_what_nobody_reads_is_not_awaited() -> None:
 def test_a_worker_that_is_gone_reads_nothing() -> None:
     gone = apply(READING, Ended(-9, expected=False, pid=48213))
     told = text(status_line(Look(gone, 0, 9.0, 120), SCHEMES[0]))
-    assert "the worker ended before all was read: 9 of 44 tensors" in told
-    assert "they are read" not in "\n".join(drawn(gone, node=1))
+    assert "worker ended after 9 of 44 tensors" in told
+    assert "being read" not in "\n".join(drawn(gone, node=1))
 
 
 def test_a_file_of_parameters_alone_has_its_rows() -> None:

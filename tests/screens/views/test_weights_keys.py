@@ -16,12 +16,16 @@ from tests.screens.views.test_weights import STARTED
 from tui_profiler.messages import (
     AnalyseParameters,
     Hello,
+    LoopState,
     MeasureSensitivity,
     Message,
+    Pause,
+    Resume,
     StopAnalysing,
     known,
 )
 from tui_profiler.queries.parameters.weights import SCHEMES, figure
+from tui_profiler.session import apply
 
 
 def shown(stage: Stage) -> WeightsScreen:
@@ -86,7 +90,13 @@ async def test_where_there_is_no_row_for_it_the_last_one_says_what_goes_on() -> 
         await pilot.press("w")
         await pilot.pause()
         last = screen_text(stage.app).splitlines()[-1]
-        assert last.split() == ["reading", "─" * 12, "0", "of", "44", "c", "stops"]
+        assert last.split() == [
+            "reading",
+            "─" * 12,
+            "0.0",
+            "%",
+            *["0", "of", "44", "tensors", "c", "stops"],
+        ]
 
 
 async def test_values_are_asked_for_as_soon_as_somebody_can_be_asked() -> None:
@@ -104,6 +114,19 @@ async def test_values_are_asked_for_as_soon_as_somebody_can_be_asked() -> None:
         assert stage.requests == [AnalyseParameters()]
         await pilot.press("c")
         assert stage.requests[1:] == [StopAnalysing()]
+
+
+async def test_p_twice_pauses_the_model_from_here_and_once_resumes_it() -> None:
+    messages = accepting("AnalyseParameters", "StopAnalysing", "Pause", "Resume")
+    async with on_stage([*messages, STARTED]) as (stage, pilot):
+        await pilot.press("w", "P")
+        assert "P again pauses the model" in screen_text(stage.app)
+        await pilot.press("P")
+        assert stage.requests == [Pause()]
+        stage.app._newest = apply(stage.app._newest, LoopState("paused", 1e9))
+        stage.app._show()
+        await pilot.press("P")
+        assert stage.requests == [Pause(), Resume()]
 
 
 async def test_the_keys_of_a_view_are_listed_there_and_lead_back() -> None:
@@ -125,7 +148,7 @@ async def test_where_it_is_not_accepted_the_reason_is_said() -> None:
         assert "161 parameters" in screen_text(stage.app)
         await pilot.press("X")
         await pilot.pause()
-        assert "this probe does not accept MeasureSensitivity" in screen_text(stage.app)
+        assert "not possible here" in screen_text(stage.app)
         assert stage.requests == []
 
 

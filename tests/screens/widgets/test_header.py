@@ -132,18 +132,18 @@ def test_what_has_no_room_goes_before_the_way_to_restart():
 
 def test_the_status_row_tells_what_watching_costs():
     session = folded((tick(9.0),), live())
-    assert status(session).endswith("  profiler overhead 0.8 % ± 0.3  dropped 0 ")
-    assert "profiler overhead …  dropped 0 " in status(folded((*LOADING, *TRACED)))
+    assert status(session).endswith("  profiler overhead 0.8 % ± 0.3, 0 events dropped ")
+    assert "profiler overhead …, 0 events dropped " in status(folded((*LOADING, *TRACED)))
     faster = folded((Overhead(-0.004, -0.009, 0.001, 30),), session)
-    assert "profiler overhead at most 0.1 % " in status(faster)
+    assert "profiler overhead at most 0.1 %, " in status(faster)
     slower = folded((Overhead(-0.02, -0.03, -0.01, 12),), live())
-    assert "profiler overhead too small to measure " in status(slower)
+    assert "profiler overhead too small to measure, " in status(slower)
 
 
 def test_the_status_row_counts_the_nodes_that_did_not_fit_in_a_tick():
     session = folded((replace(tick(9.0), left_out=9_001),), live())
-    assert status(session).endswith("  left out 9,001 nodes  dropped 0 ")
-    assert status(session, 90).endswith("  left out 9,001 nodes ")
+    assert status(session).endswith(", 9,001 nodes left out, 0 events dropped ")
+    assert status(session, 90).endswith(", 9,001 nodes left out ")
     assert "left out" not in status(folded((tick(9.0),), live()))
 
 

@@ -4,7 +4,8 @@ import pytest
 from textual.app import App, ComposeResult
 
 from screens.settings.theme import DARK, roles_for
-from screens.widgets.lines import Line, LinesWidget, cut, exact, line_width, spread, text, with_role
+from screens.widgets.line_widgets import LinesWidget
+from screens.widgets.lines import Line, cut, exact, line_width, spread, text, with_role
 
 
 @pytest.mark.parametrize("cells", range(24))

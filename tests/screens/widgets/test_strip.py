@@ -7,6 +7,7 @@ from screens.settings.theme import DARK, roles_for
 from screens.widgets.lines import line_width, text
 from screens.widgets.strip import ForwardStrip
 from tests.queries.sessions import RESNET, RESNET_SECONDS, resnet, session_of, ticked
+from tests.queries.training.test_step_blocks import session as step_session
 from tui_profiler.formatting.canvas import ASCII
 from tui_profiler.session import EMPTY, Session
 
@@ -126,3 +127,35 @@ async def test_hostile_names_are_written_out() -> None:
 async def test_without_a_tree_there_is_nothing() -> None:
     async with Shown(EMPTY).run_test(size=(80, 5)) as pilot:
         assert pilot.app.query_one(ForwardStrip).lines == ()
+
+
+async def test_the_backward_stands_beside_the_forward_where_it_is_wanted() -> None:
+    training = step_session()
+    async with Shown(training).run_test(size=(108, 5)) as pilot:
+        strip = pilot.app.query_one(ForwardStrip)
+        assert strip.lines == ()
+        strip.has_backward = True
+        strip.selected = 3
+        names, bars, marks = (text(line) for line in strip.lines)
+        assert names.split() == ["a", "12", "%", "box", "12", "%", "box", "25", "%", "a", "12", "%"]
+        assert bars[:8] == "  fwd ━━"
+        assert bars[37:45] == "━ bwd ━━"
+        assert marks.split() == ["▔" * 8, "▔"]
+        assert (marks.index("▔"), marks.rindex("▔")) == (6, 75)
+        strip.has_backward = False
+        assert strip.lines == ()
+
+
+async def test_a_click_on_the_backward_goes_to_the_module() -> None:
+    clicked: list[int] = []
+
+    class Listening(Shown):
+        def on_forward_strip_clicked(self, event: ForwardStrip.Clicked) -> None:
+            clicked.append(event.node)
+
+    async with Listening(step_session()).run_test(size=(108, 5)) as pilot:
+        pilot.app.query_one(ForwardStrip).has_backward = True
+        await pilot.click(ForwardStrip, offset=(50, 1))
+        await pilot.click(ForwardStrip, offset=(90, 1))
+        await pilot.click(ForwardStrip, offset=(39, 1))
+    assert clicked == [4, 2]

@@ -17,28 +17,28 @@ async def test_a_mark_is_a_glyph_in_its_row_and_moves_nothing() -> None:
     async with shown(session) as (_, tree):
         tree.select(node(session, "layer1"))
         before = [text(line) for line in tree.lines]
-        assert tree.mark()
+        assert tree.mark().startswith("marked")
         row = cursor_line(tree)
         after = [text(line) for line in tree.lines]
         assert [y for y, line in enumerate(after) if line != before[y]] == [row]
         assert after[row].startswith("▌  ▸◆layer1 3× Bottleneck")
-        tree.glyphs = ASCII
-        assert text(tree.lines[row]).startswith(">  +*layer1")
-        tree.glyphs = type(ASCII)()
-        assert not tree.mark()
+        assert tree.mark() == "mark removed"
         assert [text(line) for line in tree.lines] == before
+    async with shown(session, glyphs=ASCII) as (_, tree):
+        tree.mark()
+        assert text(tree.lines[1]).startswith(">-*resnet50")
 
 
 async def test_marks_are_gone_through_in_order_and_round() -> None:
     session = resnet()
     async with shown(session) as (_, tree):
-        assert not tree.next_mark()
+        assert "no mark" in tree.next_mark()
         for marked in ("fc", "layer1.1.conv1", "conv1"):
             tree.select(node(session, marked))
             tree.mark()
         seen = []
         for _ in range(4):
-            assert tree.next_mark()
+            assert tree.next_mark() == ""
             seen.append(path(tree))
         assert seen == ["layer1.1.conv1", "fc", "conv1", "layer1.1.conv1"]
 
@@ -58,7 +58,7 @@ async def test_marks_stay_at_their_paths_in_a_new_tree() -> None:
 async def test_jumps_are_come_back_from_one_by_one() -> None:
     session = ticked(session_of(RESNET), RESNET_SECONDS)
     async with shown(session) as (_, tree):
-        assert not tree.jump_back()
+        assert "no jump yet" in tree.jump_back()
         tree.move(1)
         tree.hottest()
         tree.select(node(session, "layer1.2.conv1"))
@@ -66,9 +66,9 @@ async def test_jumps_are_come_back_from_one_by_one() -> None:
         # Moving is no jump; folding does not lose the place.
         tree.fold_all()
         for expected in ("layer2.0", "conv1"):
-            assert tree.jump_back()
+            assert tree.jump_back() == ""
             assert path(tree) == expected
-        assert not tree.jump_back()
+        assert "no jump yet" in tree.jump_back()
 
 
 async def test_the_hottest_stays_in_the_root_of_the_view() -> None:
@@ -85,11 +85,11 @@ async def test_a_search_is_a_jump() -> None:
     session = resnet()
     async with shown(session) as (_, tree):
         tree.select(node(session, "relu"))
-        tree.note_place()
+        tree.filter()
         tree.filter_by("type:linear")
         assert path(tree) == "fc"
         tree.filter_by("")
-        assert tree.jump_back()
+        assert tree.jump_back() == ""
         assert path(tree) == "relu"
 
 
@@ -98,18 +98,18 @@ async def test_siblings_are_those_on_screen_whatever_is_unfolded_between() -> No
     async with shown(session) as (_, tree):
         tree.select(node(session, "layer1"))
         tree.unfold()
-        assert tree.sibling(1)
+        assert tree.sibling(1) == ""
         assert path(tree) == "layer2"
-        assert tree.sibling(-1)
+        assert tree.sibling(-1) == ""
         assert path(tree) == "layer1"
         tree.sort_by("seconds")
-        assert not tree.sibling(-1)
-        assert tree.sibling(1)
+        assert tree.sibling(-1) == "no further sibling"
+        assert tree.sibling(1) == ""
         assert path(tree) == "layer2"
-        tree.goto_first()
-        assert not tree.sibling(1)
+        tree.first()
+        assert tree.sibling(1) == "no further sibling"
         tree.select(node(session, "layer1.2"))
-        assert tree.sibling(-1)
+        assert tree.sibling(-1) == ""
         assert path(tree) == "layer1.1"
 
 
@@ -118,7 +118,7 @@ async def test_equal_blocks_are_one_row_until_one_of_them_is_gone_to() -> None:
     async with shown(session) as (_, tree):
         tree.unfold_all()
         tree.select(node(session, "body.2.conv"))
-        tree.group(True)
+        tree.group()
         assert on_screen(tree)[:5] == ["m", "body", "0-3", "conv", ""]
         assert path(tree) == "body.0.conv"
         # 0 + 1 + 2 + 3 MACs, 4 x 10 parameters.
@@ -127,7 +127,7 @@ async def test_equal_blocks_are_one_row_until_one_of_them_is_gone_to() -> None:
         assert path(tree) == "body.3"
         assert tree.outline is not None
         assert len(tree.outline) == 10
-        tree.group(False)
-        tree.group(True)
+        tree.group()
+        tree.group()
         assert len(tree.outline) == 4
         assert path(tree) == "body.0"

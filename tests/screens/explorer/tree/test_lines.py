@@ -64,7 +64,7 @@ def roles(line: Line, of: str) -> str:
 
 def test_wide_rows_are_those_of_the_specification() -> None:
     assert texts(resnet()) == (
-        " graph  in order            params    MAC avg ms    %  0───────50 %    \n"
+        " modules, execution order   params    MAC avg ms    %  0───────50 %    \n"
         " ▾ resnet50 ResNet           25.6M  4.09G  36.50  100  ━━━━━━━━━━━› C  \n"
         "     conv1 Conv2d            9.41K   118M   0.93    3  ╸            C  \n"
         "     bn1 BatchNorm2d           128      ·   0.18   <1               U  \n"
@@ -82,7 +82,7 @@ def test_wide_rows_are_those_of_the_specification() -> None:
 
 def test_narrow_rows_are_those_of_the_specification() -> None:
     assert texts(resnet(), 80, "narrow") == (
-        " graph  in order                          MAC  avg ms    %  0───────────50 %    \n"
+        " modules, execution order                 MAC  avg ms    %  0───────────50 %    \n"
         " ▾ resnet50 ResNet                      4.09G   36.50  100  ━━━━━━━━━━━━━━━› C  \n"
         "     conv1 Conv2d                        118M    0.93    3  ━                C  \n"
         "     bn1 BatchNorm2d                        ·    0.18   <1                   U  \n"
@@ -102,7 +102,7 @@ def test_before_the_first_times_bars_speak_of_macs() -> None:
     lines = drawn(resnet(measured=False))
 
     assert [text(line) for line in lines[:4]] == [
-        " graph  on paper            params    MAC     ms %MAC  0───────50 %    ",
+        " modules, on paper          params    MAC     ms %MAC  0───────50 %    ",
         " ▾ resnet50 ResNet           25.6M  4.09G      …  100  ━━━━━━━━━━━›    ",
         "     conv1 Conv2d            9.41K   118M      …    3  ╸               ",
         "     bn1 BatchNorm2d           128      ·      …    ·                  ",
@@ -295,9 +295,25 @@ def test_the_unit_of_the_column_stays_put() -> None:
     for at, seconds in enumerate((0.02, 0.009, 0.011, 0.004, 0.009, 0.03)):
         session = ticked(session, {"": seconds, "a": seconds}, at=float(at))
         figures.update(session)
-        units.append(figures.unit)
+        units.append(figures.times.unit)
 
     assert units == ["ms", "ms", "ms", "µs", "µs", "ms"]
+
+
+def test_a_long_forward_keeps_its_leaves_readable_in_columns_that_stay() -> None:
+    session = session_of("m M 0 0\n  a A 0 0\n  b B 0 0\n  c C 0 0")
+    figures = Figures()
+    columns = []
+    for at, seconds in enumerate((12.3, 9.8, 10.4, 0.9, 99.0)):
+        session = ticked(session, {"": seconds, "a": 0.3456, "b": 3.4e-3, "c": 23e-6}, at=float(at))
+        lines = drawn(session, figures=figures)
+        assert {line_width(line) for line in lines} == {71}
+        columns.append([text(line)[42:48] for line in lines[:5]])
+
+    leaves = ["345.60", "  3.40", " 0.023"]
+    assert columns[0] == ["avg ms", "12.3 s", *leaves]
+    assert [each[1] for each in columns] == ["12.3 s", "9.80 s", "10.4 s", "900.00", "99.0 s"]
+    assert all(each[0] == "avg ms" and each[2:] == leaves for each in columns)
 
 
 def test_stale_figures_are_muted() -> None:
@@ -319,7 +335,7 @@ def test_a_trend_is_an_arrow_beside_the_time() -> None:
             totals={"": 2.0 * tick, "a": total},
         )  # fmt: skip
 
-    assert "0.500↑" in text(drawn(session)[2])
+    assert "500.00↑" in text(drawn(session)[2])
 
 
 def test_bars_hold_still_while_a_share_wavers() -> None:
@@ -362,14 +378,14 @@ def header_of(session: Session, first: str, root: str = "", cells: int = 72) -> 
 
 
 def test_the_title_is_the_breadcrumb_of_the_first_row_when_the_root_is_gone() -> None:
-    assert header_of(resnet(), "conv1") == " graph › resnet50"
-    assert header_of(resnet(), "layer1.0") == " graph › resnet50 › layer1"
-    assert header_of(resnet(), "layer1.0.conv1") == " graph › … › layer1 › 0"
-    assert header_of(resnet(), "layer1.0.conv1", cells=136) == " graph › resnet50 › layer1 › 0"
+    assert header_of(resnet(), "conv1") == " resnet50"
+    assert header_of(resnet(), "layer1.0") == " resnet50 › layer1"
+    assert header_of(resnet(), "layer1.0.conv1") == " resnet50 › layer1 › 0"
+    assert header_of(resnet(), "layer1.0.conv1", cells=136) == " resnet50 › layer1 › 0"
 
 
 def test_the_title_names_the_root_of_the_view() -> None:
-    assert header_of(resnet(), "layer1", root="layer1") == " graph › resnet50 › layer1"
+    assert header_of(resnet(), "layer1", root="layer1") == " resnet50 › layer1"
 
 
 def test_the_title_names_the_order_and_the_filter() -> None:
@@ -383,7 +399,7 @@ def test_the_title_names_the_order_and_the_filter() -> None:
     found = rows.filtered(laid, session, "conv1")
     nothing = rows.filtered(laid, session, "conv9")
 
-    assert text(tree_lines.header(by_time, figures, 0, columns)).startswith(" graph  by time ")
+    assert text(tree_lines.header(by_time, figures, 0, columns)).startswith(" modules, by time ")
     assert text(tree_lines.header(found, figures, 0, columns)).startswith(" /conv1  4 of 17 match ")
     assert text(tree_lines.footer(laid, columns)).rstrip() == " 1 of 9 shown · 17 nodes"
     assert text(tree_lines.footer(found, columns)).rstrip() == (

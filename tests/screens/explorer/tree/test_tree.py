@@ -15,15 +15,16 @@ from screens.widgets.lines import text
 from screens.widgets.strip import ForwardStrip
 from tests.queries.sessions import RESNET, RESNET_SECONDS, resnet, session_of, ticked
 from tests.screens.screen_text import resize
+from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.session import EMPTY, Session
 
 
 class Watched(NodeTree):
     """Notes which of its rows were asked to be painted again."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, glyphs: Glyphs) -> None:
         self.repainted: list[int] = []
-        super().__init__(session)
+        super().__init__(session, glyphs=glyphs)
 
     def refresh(self, *regions: Region, **changes: bool) -> NodeTree:  # type: ignore[override]
         self.repainted += [row for region in regions for row in region.line_range]
@@ -35,9 +36,9 @@ class Shown(App[None]):
 
     CSS = "Screen { layout: vertical; } Watched { width: 1fr; height: 1fr; }"
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, glyphs: Glyphs) -> None:
         super().__init__()
-        self.first = session
+        self.first, self.glyphs = session, glyphs
         self.said: list[str] = []
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
@@ -45,7 +46,7 @@ class Shown(App[None]):
 
     def compose(self) -> ComposeResult:
         yield ForwardStrip(self.first)
-        yield Watched(self.first)
+        yield Watched(self.first, self.glyphs)
 
     def on_node_tree_opened(self, message: NodeTree.Opened) -> None:
         self.said.append(f"opened {message.node}")
@@ -56,10 +57,10 @@ class Shown(App[None]):
 
 @asynccontextmanager
 async def shown(
-    session: Session, *, size: tuple[int, int] = (72, 13)
+    session: Session, *, size: tuple[int, int] = (72, 13), glyphs: Glyphs = UNICODE
 ) -> AsyncIterator[tuple[Pilot[None], Watched]]:
     """Show a session: eight rows of the tree at the usual size."""
-    app = Shown(session)
+    app = Shown(session, glyphs)
     async with app.run_test(size=size) as pilot:
         yield pilot, app.query_one(Watched)
 
@@ -87,14 +88,14 @@ def node(session: Session, of: str) -> int:
 async def test_the_cursor_scrolls_what_it_would_leave() -> None:
     async with shown(resnet()) as (_, tree):
         assert on_screen(tree)[0] == "resnet50"
-        tree.goto_last()
+        tree.last()
         assert (path(tree), cursor_line(tree)) == ("fc", 8)
-        assert text(tree.lines[0]).startswith(" graph › resnet50 ")
-        tree.goto_first()
+        assert text(tree.lines[0]).startswith(" resnet50 ")
+        tree.first()
         assert (path(tree), cursor_line(tree)) == ("", 1)
-        tree.page(0.5)
+        tree.page(1)
         assert path(tree) == "maxpool"
-        tree.page(10)
+        tree.move(100)
         assert path(tree) == "fc"
         tree.move(-1)
         assert path(tree) == "avgpool"
@@ -143,8 +144,8 @@ async def test_left_and_right_fold_unfold_and_walk() -> None:
         tree.fold()
         tree.fold()
         assert path(tree) == "layer1"
-        tree.toggle()
-        tree.goto_first()
+        tree.toggle_fold()
+        tree.first()
         tree.fold()
         tree.fold()
         assert on_screen(tree)[:2] == ["resnet50", ""]
@@ -173,7 +174,7 @@ async def test_the_order_changes_only_when_asked() -> None:
         before = on_screen(tree)
         tree.session = ticked(session, {**RESNET_SECONDS, "layer2": 0.030}, at=2.0)
         assert on_screen(tree) == before
-        tree.resort()
+        tree.sort_by("seconds")
         assert on_screen(tree)[1:3] == ["layer2", "layer1"]
 
 
@@ -213,7 +214,7 @@ async def test_resorting_keeps_the_selected_row_on_its_line() -> None:
     text_of_tree = "m M 0 0\n" + "".join(f"  c{i} C 0 {i * 37 % 60}\n" for i in range(60))
     session = session_of(text_of_tree)
     async with shown(session) as (_, tree):
-        tree.goto_last()
+        tree.last()
         tree.select(node(session, "c30"))
         tree.move(2)
         line = cursor_line(tree)
@@ -226,12 +227,13 @@ async def test_resorting_keeps_the_selected_row_on_its_line() -> None:
 async def test_drilling_down_and_up() -> None:
     session = resnet()
     async with shown(session) as (_, tree):
-        assert not tree.drill_up()
+        tree.drill_up()
+        assert tree.view.root == 0
         tree.select(node(session, "layer1"))
         assert tree.drill_down()
         assert on_screen(tree)[:4] == ["layer1", "0", "1", "2"]
         assert not tree.drill_down()
-        assert tree.drill_up()
+        tree.drill_up()
         assert (path(tree), tree.view.root) == ("layer1", 0)
         tree.select(node(session, "fc"))
         assert not tree.drill_down()
@@ -239,30 +241,29 @@ async def test_drilling_down_and_up() -> None:
 
 async def test_depth_and_fold_all() -> None:
     async with shown(resnet(), size=(72, 40)) as (_, tree):
-        tree.unfold_to_depth(2)
+        tree.depth(2)
         assert text(tree.lines[-1]).startswith(" 1 of 14 shown · 17 nodes")
         tree.unfold_all()
         assert text(tree.lines[-1]).startswith(" 1 of 17 shown")
         tree.fold_all()
         assert text(tree.lines[-1]).startswith(" 1 of 9 shown")
-        tree.show_operators(True)
+        tree.operators()
         assert text(tree.lines[-1]).startswith(" 1 of 9 shown · 18 nodes")
 
 
-async def test_the_tree_says_what_was_selected_and_opened() -> None:
+async def test_the_tree_says_what_was_selected() -> None:
     async with shown(resnet()) as (pilot, tree):
         app = pilot.app
         assert isinstance(app, Shown)
         await pilot.pause()
         app.said.clear()
         tree.move(1)
-        tree.open()
         await pilot.pause()
-        assert app.said == ["at 1", "opened 1"]
-        tree.goto_first()
+        assert app.said == ["at 1"]
+        tree.first()
         tree.move(-1)
         await pilot.pause()
-        assert app.said[2:] == ["at 0"]
+        assert app.said[1:] == ["at 0"]
 
 
 async def test_a_click_selects_a_second_one_opens_and_one_on_the_glyph_folds() -> None:
@@ -295,7 +296,7 @@ async def test_the_thumb_follows_the_rows() -> None:
         tree.unfold_all()
         edge = "".join(text(line)[-1] for line in tree.lines)
         assert edge == "│┃┃┃││││││"
-        tree.goto_last()
+        tree.last()
         edge = "".join(text(line)[-1] for line in tree.lines)
         assert edge == "││││││┃┃┃│"
 
@@ -322,18 +323,17 @@ async def test_a_new_tree_keeps_what_was_looked_at() -> None:
 async def test_before_there_is_a_tree_nothing_can_go_wrong() -> None:
     async with shown(EMPTY) as (pilot, tree):
         for act in (
-            tree.goto_first, tree.goto_last, tree.toggle, tree.fold, tree.unfold, tree.fold_all,
-            tree.unfold_all, tree.open, tree.resort, tree.hottest, tree.drill_down, tree.drill_up,
-            tree.sort_by_next, tree.reverse,
+            tree.first, tree.last, tree.toggle_fold, tree.fold, tree.unfold, tree.fold_all,
+            tree.unfold_all, tree.hottest, tree.drill_down, tree.drill_up, tree.sort, tree.reverse,
         ):  # fmt: skip
             act()
         tree.move(3)
         tree.page(-1)
         tree.select(4)
         tree.filter_by("x")
-        tree.unfold_to_depth(3)
+        tree.depth(3)
         await pilot.pause()
-        assert text(tree.lines[0]).startswith(" graph ")
+        assert text(tree.lines[0]).startswith(" modules ")
         tree.session = resnet()
         assert on_screen(tree)[0] == "resnet50"
 
@@ -352,7 +352,7 @@ async def test_every_line_on_screen_is_as_wide_as_the_screen(size: tuple[int, in
 async def test_a_resize_keeps_the_cursor_in_sight() -> None:
     async with shown(resnet(), size=(72, 30)) as (pilot, tree):
         tree.unfold_all()
-        tree.goto_last()
+        tree.last()
         await resize(pilot, 60, 9)
         await pilot.pause()
         assert path(tree) == "fc"
@@ -379,9 +379,9 @@ async def test_a_click_on_a_title_sorts_by_it_again_reverses_and_the_arrow_says_
         assert parameters_of_rows(tree) == sorted(parameters_of_rows(tree), reverse=True)
         assert "↑params" in await click("params")
         assert parameters_of_rows(tree) == sorted(parameters_of_rows(tree))
-        assert "↑graph" in await click("graph")
-        assert "↓graph" in await click("graph")
-        assert "↓" not in await click("graph")
+        assert "↑modules" in await click("modules")
+        assert "↓modules" in await click("modules")
+        assert "↓" not in await click("modules")
         assert on_screen(tree) == in_order
         assert tree.view.sort == "order"
         selected = tree.view.selected

@@ -3,8 +3,6 @@
 Nothing here runs code or waits long: folders and files are read up to a bound.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from itertools import islice
@@ -15,13 +13,14 @@ from tui_profiler.formatting.text import safe
 from tui_profiler.queries.panel.remembered_tree import ago
 from tui_profiler.queries.start_offers import Offer, options_text
 from tui_profiler.recording.kind import is_recording
-from tui_profiler.source.attached import find
+from tui_profiler.source.attached import find, not_listening
 from tui_profiler.source.ranks import by_run
 from tui_profiler.source.remembered_tree_files import recent
+from tui_profiler.source.torch_processes import UsersPrograms
 from tui_profiler.system.demos import PREFIX, demo_file, demo_names
 from tui_profiler.system.library_names import timm_names, torchvision_names
 
-from .programs import columns
+from .programs import UNKNOWN, columns, question
 
 MOST_RECENT = 12
 MOST_FILES = 100
@@ -57,11 +56,20 @@ def opened_before(folder: str) -> tuple[Offer, ...]:
     return tuple(found)
 
 
-def running() -> tuple[Offer, ...]:
-    """Return the programs of this user that watch a model; ranks of one run are one."""
+def running(torch: UsersPrograms) -> tuple[Offer, ...]:
+    """Return the programs of this user that watch a model, then those that have torch loaded.
+
+    Ranks of one run are one.
+
+    Args:
+        torch: what was seen of the latter before.
+    """
     offers = []
-    for found in by_run(find()):
-        name, *detail = columns(found)
+    listens = find()
+    for found in (*by_run(listens), *not_listening(torch, listens)):
+        name, *detail = (part for part in columns(found) if part != UNKNOWN)
+        if not found.listens:
+            name, detail = safe(found.place.name), [name, "not watched"]
         offers.append(
             Offer(
                 "running",
@@ -69,6 +77,7 @@ def running() -> tuple[Offer, ...]:
                 "  ".join(detail),
                 process=found.place.pid,
                 is_live=found.program is not None,
+                asks="" if found.listens else question(found),
             )
         )
     return tuple(offers)
@@ -93,7 +102,7 @@ def files_here(folder: str) -> tuple[Offer, ...]:
     """Return the files of a folder that may hold a model: by their name, Python by what it imports.
 
     Args:
-        folder: only its own files are looked at, the first ``MOST_ENTRIES``.
+        folder: only its own files are read, the first ``MOST_ENTRIES``.
     """
     try:
         with os.scandir(folder) as entries:

@@ -1,33 +1,26 @@
-"""Figures of weights as text: statistics, noise, shares, and what stands where there is none."""
-
-from __future__ import annotations
+"""Figures of weights as text: statistics, SQNR, shares, and the cells of the table."""
 
 import math
+from collections.abc import Callable
 
 from tui_profiler.figures.units import PENDING, ZERO, count, dtype, share_cell
 from tui_profiler.messages import Figure, Unknown
 from tui_profiler.messages.parameters import TensorStatistics
-from tui_profiler.queries.panel.state import why_not_measured, why_not_read
-from tui_profiler.queries.parameters.weights import (
-    Column,
-    WeightRow,
-    figure,
-    is_exact,
-    is_measurable,
-)
+from tui_profiler.queries.parameters import weights
 
 from ...widgets.rows import Look
+from .analysis_state import why_not_measured, why_not_read
 
 _SHORT = {"float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "int8": "int8", "int4": "int4"}
 _LONG = {**_SHORT, "float8_e4m3fn": "fp8 e4m3", "float8_e5m2": "fp8 e5m2"}
 
 
 EXACT = "exact"
-"""Stands for a signal over noise without bounds."""
+"""Text of an infinite SQNR."""
 
 
 def statistic(value: float) -> str:
-    """Return a number with three digits: ``−0.000400``, ``0.0213``, ``39.2K``, ``3.1e−06``."""
+    """Return a number in three digits: ``−0.000400``, ``0.0213``, ``39.2K``, ``3.1e−06``."""
     if value == 0:
         return ZERO
     if not math.isfinite(value):
@@ -44,7 +37,7 @@ def statistic(value: float) -> str:
 
 
 def percent(value: float) -> str:
-    """Return a share as percent without its sign, in five cells: ``0.39``, ``12.3``, ``.0042``."""
+    """Return a share in percent, without the sign, in five cells: ``0.39``, ``12.3``, ``.0042``."""
     scaled = value * 100
     if scaled == 0:
         return ZERO
@@ -60,7 +53,7 @@ def percent(value: float) -> str:
 
 
 def rough_percent(value: float) -> str:
-    """Return an estimate as percent, two digits at most: ``~0.38``, ``~12``."""
+    """Return an estimate in percent, two digits at most: ``~0.38``, ``~12``."""
     scaled = value * 100
     if scaled == 0:
         return ZERO
@@ -75,21 +68,21 @@ def rough_percent(value: float) -> str:
 
 
 def decibels(value: float) -> str:
-    """Return signal over noise: ``38.2``."""
+    """Return dB: ``38.2``."""
     return f"{value:.1f}".replace("-", "−")
 
 
-def noise_text(found: Figure, look: Look) -> str:
-    """Return signal over noise as text; where nothing is lost it says so."""
-    return EXACT if is_exact(found) else figure_text(found, decibels, look)
+def sqnr(found: Figure, look: Look) -> str:
+    """Return an SQNR; ``exact`` where it is infinite."""
+    return EXACT if weights.is_exact(found) else text(found, decibels, look)
 
 
-def cell(row: WeightRow, column: Column, look: Look) -> tuple[str, str]:
+def cell(row: weights.WeightRow, column: weights.Column, look: Look) -> tuple[str, str]:
     """Return the text and the role of a row in a column."""
-    if column in ("width", "predicted", "error") and not is_measurable(row):
+    if column in ("width", "predicted", "error") and not weights.is_measurable(row):
         return (ZERO, "faint")
-    found = figure(row, column)
-    if column == "int8" and found is not None and is_exact(found):
+    found = weights.figure(row, column)
+    if column == "int8" and found is not None and weights.is_exact(found):
         return (EXACT, "ink")
     if isinstance(found, Unknown) or (found is None and _never_comes(column, look)):
         return (look.glyphs.dash, "faint")
@@ -99,13 +92,13 @@ def cell(row: WeightRow, column: Column, look: Look) -> tuple[str, str]:
     return (text, "faint" if text == ZERO else "ink")
 
 
-def _never_comes(column: Column, look: Look) -> bool:
-    """Tell whether nobody would look at what a column without figures says."""
+def _never_comes(column: weights.Column, look: Look) -> bool:
+    """Return whether a column without figures stays empty."""
     is_measured = column in ("predicted", "error")
     return bool((why_not_measured if is_measured else why_not_read)(look.session))
 
 
-def _text(row: WeightRow, column: Column, found: float) -> str:
+def _text(row: weights.WeightRow, column: weights.Column, found: float) -> str:
     match column:
         case "values":
             return count(found)
@@ -129,20 +122,19 @@ def _width(found: TensorStatistics | None) -> str:
 
 
 def short_format(name: str) -> str:
-    """Return a format in four cells or so: ``int8``, ``fp8``, ``f32``."""
+    """Return the short name of a format: ``int8``, ``fp8``, ``f32``."""
     return _SHORT.get(name) or dtype(name)
 
 
 def long_format(name: str) -> str:
-    """Return a format in full: ``fp8 e4m3``."""
+    """Return the full name of a format: ``fp8 e4m3``."""
     return _LONG.get(name) or dtype(name)
 
 
-def figure_text(found: Figure | None, write: object, look: Look) -> str:
-    """Return a figure as ``write`` writes it; a dash where there is none, dots where not yet."""
+def text(found: Figure | None, write: Callable[[float], str], look: Look) -> str:
+    """Return a figure as ``write`` does; a dash where unavailable, dots where pending."""
     if found is None:
         return PENDING
     if isinstance(found, Unknown):
         return look.glyphs.dash
-    assert callable(write)
-    return str(write(found))
+    return write(found)

@@ -1,6 +1,4 @@
-"""The model that the explorer shows, held against a second one, a recording or a report."""
-
-from __future__ import annotations
+"""Comparison of the explorer's model with a second one, a recording or a report."""
 
 import asyncio
 import time
@@ -11,12 +9,12 @@ from msgspec.structs import replace
 
 from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.messages import LoadSpec, Request
-from tui_profiler.queries.panel.accepted_requests import refusal
 from tui_profiler.recording.kind import RecordingError
 from tui_profiler.reports.json.report_file import ReportError
 from tui_profiler.session import Session
 from tui_profiler.source.adapters import SharedSession
 
+from ...actions.table import refusal
 from ...common.base_app import unix_clock
 from ...options.grid_intensity import Typed
 from ...options.model import Chosen
@@ -27,12 +25,12 @@ from .turns import TwoSides
 
 
 class CompareWithExplored(CompareScreen):
-    """Compares what the explorer shows, whose session it is bound to, until it is left.
+    """Compares the explorer's session, side A, with another side.
 
     Args:
         glyphs: the characters to draw with.
-        two: the sides; A is that session.
-        lent: what lets A's model take turns, None where it does not.
+        two: the sides.
+        lent: A's probe, if its model runs in turns.
     """
 
     def __init__(self, glyphs: Glyphs, two: TwoSides, lent: SharedSession | None) -> None:
@@ -65,16 +63,16 @@ def compare_here(
     *,
     measuring: bool,
 ) -> CompareWithExplored:
-    """Return the screen of two sides, of which the explorer reads the first.
+    """Return the screen of the explorer's model and another side.
 
-    They run in turns where B is a model, and A one that runs and can be held.
+    They run in turns if B is a model, and A runs and can be paused.
 
     Args:
         glyphs: the characters to draw with.
-        this: A, as far as it is known.
+        this: A.
         other: B.
-        send: asks A's probe.
-        measuring: let B run.
+        send: sends a request to A's probe.
+        measuring: run B.
     """
     loop = this.session.loop
     runs = loop is not None and loop.state == "running"
@@ -90,10 +88,10 @@ def compare_here(
 
 
 def other_side(text: str, spec: LoadSpec) -> TypedSide:
-    """Take apart what was typed as B; how A is run holds for it too, what A is does not.
+    """Parse what was typed as B; A's options of running are its defaults.
 
     Raises:
-        UsageError: it is not written as a command line, or has options that there are not.
+        UsageError: it is not a valid command line.
     """
     grams = spec.grid_grams_per_kwh
     grid = None if grams is None else Typed(grams, spec.grid_named)
@@ -117,17 +115,17 @@ def other_side(text: str, spec: LoadSpec) -> TypedSide:
 
 
 class OtherError(Exception):
-    """What was typed as B cannot be compared with; its text says why, and what to try."""
+    """B cannot be opened; its text has the reason and a remedy."""
 
 
 async def opened_other(text: str, spec: LoadSpec) -> tuple[TypedSide, Opened, list[str]]:
-    """Read what was typed as B, and look at what it is; reading a long file takes a while.
+    """Open what was typed as B, in a thread.
 
     Returns:
-        What was typed, what it is, and what is to be said of a file.
+        The parsed text, the side, and messages about a file.
 
     Raises:
-        OtherError: it is not written as a command line, or it is a file that cannot be read.
+        OtherError: it is not a valid command line, or a file that cannot be read.
     """
     said: list[str] = []
     try:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from screens.options.grid_table import find, near, places
+from screens.options.grid_intensity import find, near, places
 
 
 def test_every_row_is_a_place_of_its_own_with_a_possible_figure() -> None:

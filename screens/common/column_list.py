@@ -1,28 +1,66 @@
-"""The list of columns over the explorer; the tree beside it follows every key."""
+"""The list of columns over a table; the table beside it follows every key."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ClassVar, Generic, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.formatting.text import safe
-from tui_profiler.queries.tree.columns import COLUMN_WORDS, ColumnChoice, ColumnName
 
-from ..common.narrow import NARROW_COLUMNS
-from ..widgets.key_bar import KeyBar, key_spans
+from ..widgets.key_bar import key_spans
+from ..widgets.line_widgets import KeyBar
 from ..widgets.lines import EMPTY, Line, exact, with_role
+from .narrow import NARROW_COLUMNS
 
 ROWS_ABOVE = 2
-"""So that the headings of the tree stay in sight."""
-Columns = tuple[ColumnName, ...]
+"""So that the headings of the table stay in sight."""
+Name = TypeVar("Name", bound=str)
 
 
-class ColumnsScreen(ModalScreen[None]):
+class ColumnChoice(Struct, Generic[Name], frozen=True):
+    """All columns in the user's order, and which of them are shown."""
+
+    order: tuple[Name, ...]
+    shown: frozenset[Name]
+    cursor: int = 0
+    """Place in ``order``."""
+
+    @classmethod
+    def of(cls, shown: tuple[Name, ...], every: Iterable[Name]) -> ColumnChoice[Name]:
+        """Return the columns that are shown, then the others in their usual order."""
+        rest = tuple(name for name in every if name not in shown)
+        return cls((*shown, *rest), frozenset(shown))
+
+    @property
+    def columns(self) -> tuple[Name, ...]:
+        """Those that are shown, from left to right."""
+        return tuple(name for name in self.order if name in self.shown)
+
+    def moved(self, by: int) -> ColumnChoice[Name]:
+        """Return the choice with its cursor so many places further, within the list."""
+        return replace(self, cursor=max(0, min(self.cursor + by, len(self.order) - 1)))
+
+    def toggled(self) -> ColumnChoice[Name]:
+        """Return the choice with its column shown or hidden; the last one shown stays."""
+        shown = self.shown ^ {self.order[self.cursor]}
+        return replace(self, shown=shown) if shown else self
+
+    def carried(self, by: int) -> ColumnChoice[Name]:
+        """Return the choice with its column, and the cursor, so many places further."""
+        to = max(0, min(self.cursor + by, len(self.order) - 1))
+        order = list(self.order)
+        order.insert(to, order.pop(self.cursor))
+        return replace(self, order=tuple(order), cursor=to)
+
+
+class ColumnsScreen(ModalScreen[None], Generic[Name]):
     """Lets columns be chosen and ordered."""
 
     CSS = """
@@ -42,25 +80,28 @@ class ColumnsScreen(ModalScreen[None]):
 
     def __init__(
         self,
-        chosen: Columns,
-        drawn: Callable[[], Columns],
-        changed: Callable[[Columns], None],
+        words: Mapping[Name, tuple[str, str]],
+        chosen: tuple[Name, ...],
+        drawn: Callable[[], tuple[Name, ...]],
+        changed: Callable[[tuple[Name, ...]], None],
         glyphs: Glyphs,
     ) -> None:
         """Begin.
 
         Args:
+            words: heading of every column, and what it says.
             chosen: by the user before; none where we chose.
-            drawn: gives what the tree has room for now.
+            drawn: returns what there is room for now.
             changed: called with each new choice, none for as usual.
             glyphs: the set to draw with.
         """
         super().__init__()
+        self._words = words
         self._before = chosen
         self._drawn = drawn
         self._changed = changed
         self._glyphs = glyphs
-        self._choice = ColumnChoice.of(chosen or drawn())
+        self._choice = ColumnChoice.of(chosen or drawn(), words)
 
     def compose(self) -> ComposeResult:
         """One list."""
@@ -90,7 +131,7 @@ class ColumnsScreen(ModalScreen[None]):
     def action_usual(self) -> None:
         """Leave the choice to us again."""
         self._changed(())
-        self._choice = ColumnChoice.of(self._drawn())
+        self._choice = ColumnChoice.of(self._drawn(), self._words)
         self._draw()
 
     def action_keep(self) -> None:
@@ -102,7 +143,7 @@ class ColumnsScreen(ModalScreen[None]):
         self._changed(self._before)
         self.dismiss()
 
-    def _choose(self, choice: ColumnChoice) -> None:
+    def _choose(self, choice: ColumnChoice[Name]) -> None:
         is_other = choice.columns != self._choice.columns
         self._choice = choice
         if is_other:
@@ -113,10 +154,12 @@ class ColumnsScreen(ModalScreen[None]):
         widget = self.query_one("#columns", KeyBar)
         cells = min(CELLS, self.size.width)
         rows = min(rows_wanted(self._choice), self.size.height - ROWS_ABOVE)
-        # The tree's columns stay in sight: at its right, or where it is narrow over its names.
+        # The columns stay in sight: at the right of a tree, or where it is narrow over its names.
         self.styles.align_horizontal = "left" if self.size.width < NARROW_COLUMNS else "right"
         widget.styles.width, widget.styles.height = cells, rows
-        widget.lines = column_lines(self._choice, self._drawn(), cells, rows, self._glyphs)
+        widget.lines = column_lines(
+            self._choice, self._words, self._drawn(), (cells, rows), self._glyphs
+        )
 
 
 CELLS = 48
@@ -125,51 +168,46 @@ _HEAD = 2
 _FOOT = 3
 
 
-def rows_wanted(choice: ColumnChoice) -> int:
+def rows_wanted(choice: ColumnChoice[Name]) -> int:
     """Return how many rows the list takes in full."""
     return len(choice.order) + _HEAD + _FOOT
 
 
 def column_lines(
-    choice: ColumnChoice,
-    drawn: Sequence[ColumnName],
-    cells: int,
-    rows: int,
+    choice: ColumnChoice[Name],
+    words: Mapping[Name, tuple[str, str]],
+    drawn: Sequence[Name],
+    size: tuple[int, int],
     glyphs: Glyphs = UNICODE,
 ) -> tuple[Line, ...]:
-    """Return the list, exactly ``rows`` lines of ``cells``; the cursor is in sight.
+    """Return the list, exactly as many lines of as many cells as ``size``; the cursor is in sight.
 
     Args:
         choice: what is chosen so far.
+        words: heading of every column, and what it says.
         drawn: columns that there is room for now.
-        cells: width.
-        rows: height.
+        size: cells and rows.
         glyphs: the set to draw with.
     """
+    cells, rows = size
     room = max(rows - _HEAD - _FOOT, 1)
     top = max(0, min(choice.cursor - room // 2, len(choice.order) - room))
     lines: list[Line] = [((" columns", "strong"), ("  from left to right", "faint")), EMPTY]
     for place, name in enumerate(choice.order[top : top + room], start=top):
-        line = exact(_line(choice, name, drawn, glyphs), cells - 1, glyphs.ellipsis)
-        mark = (glyphs.cursor if place == choice.cursor else " ", "accent")
+        heading, what = words[name]
+        what = safe(what.replace("×", glyphs.times))
+        line: Line = (("   ", "faint"), (f"{heading:<8}", "faint"), (what, "faint"))
+        if name in choice.shown:
+            said = what if name in drawn else "no room for it here"
+            line = ((f" {glyphs.done} ", "accent"), (f"{heading:<8}", "strong"), (said, "muted"))
         is_here = place == choice.cursor
-        lines.append(with_role((mark, *line), "cursor") if is_here else (mark, *line))
+        mark = (glyphs.cursor if is_here else " ", "accent")
+        line = (mark, *exact(line, cells - 1, glyphs.ellipsis))
+        lines.append(with_role(line, "cursor") if is_here else line)
     lines += [EMPTY] * (rows - _FOOT - len(lines))
     lines += [EMPTY, _keys(("space", "show"), ("J K", "carry"), ("0", "as usual"))]
     lines.append(_keys((glyphs.enter, "keep"), ("esc", "as before")))
     return tuple(exact(line, cells, glyphs.ellipsis) for line in lines[:rows])
-
-
-def _line(
-    choice: ColumnChoice, name: ColumnName, drawn: Sequence[ColumnName], glyphs: Glyphs
-) -> Line:
-    heading, what = COLUMN_WORDS[name]
-    what = safe(what.replace("×", glyphs.times))
-    if name not in choice.shown:
-        return (("   ", "faint"), (f"{heading:<8}", "faint"), (what, "faint"))
-    fits = name in drawn
-    said = what if fits else "no room for it here"
-    return ((f" {glyphs.done} ", "accent"), (f"{heading:<8}", "strong ink"), (said, "muted"))
 
 
 def _keys(*pairs: tuple[str, str]) -> Line:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from screens.views.compare.explorer_comparison import CompareWithExplored, compare_here, other_side
 from screens.views.compare.opened import Opened
-from screens.views.compare.with_explored import CompareWithExplored, compare_here, other_side
 from tests.fixtures.record import recorded
 from tests.screens.explorer.test_explorer import SPEC, on_stage, until_traced
 from tests.screens.screen_text import screen_text

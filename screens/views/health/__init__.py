@@ -1,0 +1,1 @@
+"""The health screen: what activations, gradients and updates are like."""

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from screens.widgets.lines import Line, line_width, text
+from screens.widgets.rows import Look
+from screens.widgets.step_lines import bar_lines, node_step_lines, step_lines
+from tests.queries.sessions import resnet
+from tests.small_model import FC
+from tests.training_session import step_parts, trained, training_step
+from tui_profiler.formatting.canvas import ASCII
+from tui_profiler.messages import SourceLine, TrainingStep, Unknown
+from tui_profiler.session import EMPTY
+
+SECONDS = {"data": 0.18, "forward": 0.02, "backward": 0.07, "optimizer": 0.31, "other": 0.42}
+LOGGING = SourceLine("Trainer.log_metrics", "/home/me/train.py", 54, 0.7)
+STEP = replace(training_step(step_parts(**SECONDS)), lines=(LOGGING,), tokens=128.0)
+
+
+def look(step: TrainingStep, cells: int = 120) -> Look:
+    return Look(trained(step), 0, 2.0, cells)
+
+
+def bar(step: TrainingStep, cells: int, rows: int = 2) -> list[str]:
+    return [text(line).strip() for line in bar_lines(look(step, cells), rows)]
+
+
+def test_the_step_by_part_with_the_line_of_most_of_the_rest() -> None:
+    in_words, drawn = bar(STEP, 120)
+    assert in_words == (
+        "step 1.00 s   data 18 · forward 2 · backward 7 · optimizer 31 · other 42 "
+        "(log_metrics, train.py:54, 70 %)"
+    )
+    said = "host-bound: code outside of the model 42 % of the step   1.00 steps/s  4.00 items/s"
+    assert drawn.endswith(said)
+
+
+def test_where_there_is_room_parts_not_seen_are_dashes() -> None:
+    in_words = bar(STEP, 160)[0]
+    assert "transfer – · forward 2" in in_words
+    assert "communication – · other 42" in in_words
+
+
+@pytest.mark.parametrize(
+    ("cells", "shown"),
+    [
+        (100, "data 18 · forward 2 · backward 7 · optimizer 31 · other 42 (train.py:54)"),
+        (80, "data 18 · forward 2 · backward 7 · optimizer 31 · other 42"),
+        (70, "data 18 · backward 7 · optimizer 31 · other 42"),
+        (48, "optimizer 31 · other 42"),
+    ],
+)
+def test_the_least_parts_go_first_and_no_word_is_cut(cells: int, shown: str) -> None:
+    [only] = bar(STEP, cells, rows=1)
+    left, _, rate = only.partition("   ")
+    assert (left, rate.strip()) == (shown, "1.00 steps/s")
+
+
+def test_rows_are_as_wide_as_asked_for() -> None:
+    for cells in range(12, 200):
+        assert {line_width(line) for line in bar_lines(look(STEP, cells), 2)} == {cells}
+
+
+def test_the_bar_has_each_part_s_share() -> None:
+    parts = step_parts(forward=0.5, backward=0.25, other=0.25)
+    drawn = bar(training_step(parts), 120)[1].split("  ")[0]
+    longest, next_one, outside = map(len, drawn.split())
+    assert abs(longest - 2 * next_one) <= 1
+    assert abs(next_one - outside) <= 1
+    assert drawn[-1] == "─"
+
+
+def test_nothing_is_said_before_steps_are_recorded() -> None:
+    assert bar_lines(Look(EMPTY, 0, 2.0, 120), 2) == ()
+    assert step_lines(Look(EMPTY, 0, 2.0, 120)) == ()
+
+
+def section(step: TrainingStep) -> str:
+    def squeezed(line: Line) -> str:
+        return " ".join(text(line).split())
+
+    return "\n".join(squeezed(line) for line in step_lines(look(step, 48)))
+
+
+def test_the_panel_has_every_part_and_why_one_is_not_known() -> None:
+    shown = section(STEP)
+    assert "18 % 180 ms" in shown
+    assert "log_metrics, train.py:54 70 % of other" in shown
+    assert "transfer, clip, communication – not seen" in shown
+    assert "step 1.00 s p50 1.00 s" in shown
+    assert "host-bound: code outside of the model 42 %" in shown
+
+
+def test_a_step_without_a_time_says_why() -> None:
+    assert "– not yet" in section(replace(STEP, seconds=Unknown("not yet")))
+
+
+def test_names_of_the_program_are_made_safe() -> None:
+    hostile = replace(LOGGING, function="a\x1b[31m", file="/b\n.py")
+    step = replace(STEP, lines=(hostile,), why_no_lines="\x1b[0m")
+    shown = section(step) + "".join(bar(step, 200))
+    assert "\\x1b[31m, b\\n.py:54" in shown
+    assert "\x1b" not in shown
+
+
+def test_the_bar_is_drawn_in_ascii() -> None:
+    lines = bar_lines(Look(trained(STEP), 0, 2.0, 120, ASCII), 2)
+    assert all(part.isascii() for line in lines for part, _ in line)
+
+
+def of_node(step: TrainingStep, node: int) -> list[str]:
+    session = trained(step, resnet())
+    lines = node_step_lines(Look(session, node, 2.0, 48))
+    assert {line_width(line) for line in lines} <= {48}
+    return [" ".join(text(line).split()) for line in lines[1:]]
+
+
+def test_a_module_has_its_forward_backward_and_share() -> None:
+    step = training_step(step_parts(other=1.0), seconds=2.0)
+    assert of_node(step, 3) == [
+        "forward 125 ms backward 250 ms",
+        "share 25 % self 22 % recomputed 125 ms",
+    ]
+    assert of_node(step, 4) == ["forward – not called in recorded steps"]
+    without = replace(step, why_no_backward="compiled", backward=bytes(len(step.backward)))
+    assert of_node(without, 3) == [
+        "forward 125 ms",
+        "backward – compiled",
+    ]
+
+
+def test_the_panel_of_a_module_says_what_limits_its_backward() -> None:
+    from tests.queries.training import test_backward_bound as judged
+
+    shown = [text(line).strip() for line in node_step_lines(Look(judged.session(), FC, 2.0, 48))]
+    assert " ".join(shown[3].split()) == "bound of the backward ■ memory-bound"
+    assert shown[4] == "62 % of its time at the memory roof"
