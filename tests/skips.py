@@ -98,6 +98,17 @@ def _no_memory_group() -> bool:
     return not os.access(group, os.W_OK) or "memory" not in given
 
 
+def _no_cpu_group() -> bool:
+    """Return whether no group of the hierarchy's root can be limited in CPU time."""
+    root = Path("/sys/fs/cgroup")
+    if (root / "cpu").is_dir():
+        return not os.access(root / "cpu", os.W_OK)
+    return (
+        not os.access(root, os.W_OK)
+        or "cpu" not in _text(str(root / "cgroup.subtree_control")).split()
+    )
+
+
 def _system_call(numbers: Mapping[str, int], *arguments: int | None) -> tuple[int, int]:
     """Return the result and the errno of a system call, by its number on each architecture."""
     library = ctypes.CDLL(None, use_errno=True)
@@ -141,14 +152,30 @@ ALLOWED: Sequence[Allowed] = (
         "no Chromium on this machine",
         _no_program("chromium", "chromium-browser", "google-chrome", "chrome-headless-shell"),
     ),
-    Allowed("probe/measure/devices/test_nvml", "no C compiler", _no_program("cc", "gcc", "clang")),
+    Allowed("injection/test_inject", "no Python 3.14 is installed", _no_program("python3.14")),
+    Allowed("injection/", "x86-64 only", lambda: os.uname().machine != "x86_64"),
+    Allowed("gpus/test_nvml", "no C compiler", _no_program("cc", "gcc", "clang")),
     Allowed("probe/measure/clock/test_clock_compile", "inductor needs a C", _no_program("g++")),
     Allowed("", "libfaketime is not installed", _no_faketime),
     Allowed("", "this system has no /dev/full|no device that is full", _no_path("/dev/full")),
     Allowed("test_rendezvous", "no user namespace", _no_user_namespace),
     Allowed("end_to_end/run/test_signals", "no process namespace", _no_process_namespace),
+    Allowed(
+        "probe/measure/devices/test_throttling",
+        "no control group can be limited",
+        _no_cpu_group,
+    ),
     Allowed("test_control_group", "no control group|no memory limit", _no_memory_group),
-    Allowed("probe/watch/test_forwards", "lightning is not installed", _no_module("lightning")),
+    Allowed(
+        "probe/(watch/test_forwards|measure/step/test_training_programs)",
+        "lightning is not installed",
+        _no_module("lightning"),
+    ),
+    Allowed(
+        "probe/measure/step/test_training_programs",
+        "accelerate is not installed",
+        _no_module("accelerate"),
+    ),
     Allowed(
         "(test_private_files|test_rendezvous|source/test_remembered_tree|probe/watch/test_sockets)",
         "only root can",
@@ -196,7 +223,7 @@ ALLOWED: Sequence[Allowed] = (
         for kind in ("gemma4", "glmga", "jev", "lightglue", "paddleocr_vl", "video_llama_3")
     ),
     Allowed(
-        "(probe/load/test_timm|system/test_library_names|screens/start/test_start)",
+        "(probe/load/test_(timm|optional)|system/test_library_names|screens/start/test_start)",
         "timm",
         _no_module("timm"),
     ),

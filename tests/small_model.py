@@ -9,54 +9,29 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 
 from msgspec.structs import replace
 
-from tui_profiler.messages import (
-    Attempt,
-    Ceiling,
-    Ceilings,
-    Core,
-    Cost,
-    Environment,
-    Hello,
-    InputSpec,
-    LoopState,
-    Message,
-    ModelFacts,
-    Node,
-    Nodes,
-    OperatorTimes,
-    Overhead,
-    PeakMemory,
-    Sample,
-    StageDone,
-    StageStarted,
-    Tensor,
-    Tick,
-    TraceDone,
-    TraceStarted,
-    Unknown,
-    Weight,
-)
+from tui_profiler import messages
 from tui_profiler.session import EMPTY, Session, apply
 
-IMAGE = Tensor((1, 3, 8, 8), "float32", 768, "x")
-FEATURES = Tensor((1, 4, 8, 8), "float32", 1024)
-CLASSES = Tensor((1, 10), "float32", 40)
+IMAGE = messages.Tensor((1, 3, 8, 8), "float32", 768, "x")
+FEATURES = messages.Tensor((1, 4, 8, 8), "float32", 1024)
+CLASSES = messages.Tensor((1, 10), "float32", 40)
 
 ROOT, CONV, CONV_OP, FC, FC_OP, ACT, ACT_OP, STRANGE_OP = range(8)
 
 
-def cost(**figures: int) -> Cost:
+def cost(**figures: int) -> messages.Cost:
     """Return a cost in which everything that is not named is 0, and no parameter is frozen."""
     trainable = figures.get("parameters", 0)
-    nothing = dict.fromkeys(Cost.__struct_fields__, 0)
-    return Cost(**{**nothing, "trainable": trainable, **figures})
+    nothing = dict.fromkeys(messages.Cost.__struct_fields__, 0)
+    return messages.Cost(**{**nothing, "trainable": trainable, **figures})
 
 
-def node(parent: int, name: str, path: str, node_type: str, **others: object) -> Node:
+def node(parent: int, name: str, path: str, node_type: str, **others: object) -> messages.Node:
     """Return a module that is called once, or an operator where its name has a namespace."""
     fields: dict[str, object] = {
         "parent": parent,
@@ -72,7 +47,7 @@ def node(parent: int, name: str, path: str, node_type: str, **others: object) ->
         "source": "net.py:12",
         "called_from": "",
     }
-    return Node(**{**fields, **others})  # type: ignore[arg-type]  # typed by the table above
+    return messages.Node(**{**fields, **others})  # type: ignore[arg-type]  # typed by the table above
 
 
 _CONV_COST = cost(
@@ -118,7 +93,7 @@ NODES = (
         "Conv2d",
         inputs=(IMAGE,),
         outputs=(FEATURES,),
-        weights=(Weight("weight", (4, 3, 3, 3), "float32", 432, False),),
+        weights=(messages.Weight("weight", (4, 3, 3, 3), "float32", 432, False),),
         detail="3→4, 3×3, pad 1, no bias",
     ),
     node(
@@ -126,7 +101,7 @@ NODES = (
         "aten::convolution",
         "conv/0",
         "aten.convolution.default",
-        inputs=(IMAGE, Tensor((4, 3, 3, 3), "float32", 432)),
+        inputs=(IMAGE, messages.Tensor((4, 3, 3, 3), "float32", 432)),
         outputs=(FEATURES,),
     ),
     node(
@@ -137,8 +112,8 @@ NODES = (
         inputs=(FEATURES,),
         outputs=(CLASSES,),
         weights=(
-            Weight("weight", (10, 256), "float32", 10240, False),
-            Weight("bias", (10,), "float32", 40, False),
+            messages.Weight("weight", (10, 256), "float32", 10240, False),
+            messages.Weight("bias", (10,), "float32", 40, False),
         ),
     ),
     node(FC, "aten::addmm", "fc/0", "aten.addmm.default", outputs=(CLASSES,)),
@@ -157,53 +132,58 @@ COSTS = (
     _STRANGE_COST,
 )
 
-DONE = TraceDone(
+DONE = messages.TraceDone(
     attempts=(
-        Attempt("dispatch:fake", 0.25, "a value was asked for"),
-        Attempt("dispatch:real", 0.125, ""),
+        messages.Attempt("dispatch:fake", 0.25, "a value was asked for"),
+        messages.Attempt("dispatch:real", 0.125, ""),
     ),
     uncosted=("mine::strange",),
     bounded=(),
-    peak_memory=PeakMemory(10712.0, 0.0, 2048.0, 512.0, CONV_OP, 4, 4),
+    peak_memory=messages.PeakMemory(10712.0, 0.0, 2048.0, 512.0, CONV_OP, 4, 4),
 )
 
-FACTS = ModelFacts(
+FACTS = messages.ModelFacts(
     name="net.py:build",
     type="Net",
     source="net.py",
     weights="random",
-    inputs=(InputSpec("x", (1, 3, 8, 8), "float32", "first convolution"),),
+    inputs=(messages.InputSpec("x", (1, 3, 8, 8), "float32", "first convolution"),),
     batch=1,
     device="cpu",
     training=False,
 )
 
 # Figures that make the shares whole: a FLOP takes 0.1 ns, a byte 1 ns, an operator 10 µs.
-CEILINGS = Ceilings(
+CEILINGS = messages.Ceilings(
     device="cpu",
     threads=2,
-    compute=(Ceiling("float32", 10e9), Ceiling("bfloat16", Unknown("too slow to measure"))),
+    compute=(
+        messages.Ceiling("float32", 10e9),
+        messages.Ceiling("bfloat16", messages.Unknown("too slow to measure")),
+    ),
     bytes_per_second=1e9,
     op_seconds=10e-6,
     measured_at=1.7e9,
     seconds=2.0,
 )
 
-SAMPLE = Sample(
+SAMPLE = messages.Sample(
     at=5.0,
-    cores=(Core(0.5), Core(1.0)),
+    cores=(messages.Core(0.5), messages.Core(1.0)),
     frequency_hertz=2.6e9,
     memory_bytes=2**30,
     memory_total_bytes=2**33,
     process_bytes=2.0**28,
     process_cpu=1.5,
-    process_threads=Unknown("the process is not ours"),
-    gpus=Unknown("no NVIDIA driver on this machine"),
-    package_watts=Unknown("RAPL counters need root"),
+    process_threads=messages.Unknown("the process is not ours"),
+    gpus=messages.Unknown("no NVIDIA driver on this machine"),
+    package_watts=messages.Unknown("RAPL counters need root"),
 )
 
 
-def tick(seconds: dict[int, tuple[float, float]], *, at: float = 5.0, forwards: int = 100) -> Tick:
+def tick(
+    seconds: dict[int, tuple[float, float]], *, at: float = 5.0, forwards: int = 100
+) -> messages.Tick:
     """Return a tick.
 
     Args:
@@ -214,7 +194,7 @@ def tick(seconds: dict[int, tuple[float, float]], *, at: float = 5.0, forwards: 
     whole = [inclusive for inclusive, _ in seconds.values()]
     own = [outside for _, outside in seconds.values()]
     narrow = array("f", whole).tobytes()
-    return Tick(
+    return messages.Tick(
         at=at,
         forwards=forwards,
         warmup_forwards=3,
@@ -239,43 +219,63 @@ def tick(seconds: dict[int, tuple[float, float]], *, at: float = 5.0, forwards: 
     )
 
 
+def with_cpu_times(before: messages.Tick, cpu: dict[int, tuple[float, float]]) -> messages.Tick:
+    """Return a tick with CPU time, the same as time without waiting.
+
+    Args:
+        before: without.
+        cpu: by node, CPU seconds of a forward, and of them outside modules inside.
+    """
+    nodes = memoryview(before.nodes).cast("I")
+    pairs = [cpu.get(node, (math.nan, math.nan)) for node in nodes]
+    whole, own = (array("f", [pair[place] for pair in pairs]).tobytes() for place in (0, 1))
+    return replace(
+        before,
+        cpu_forwards=9,
+        cpu_per_forward=whole,
+        own_cpu_per_forward=own,
+        unwaited_per_forward=whole,
+        own_unwaited_per_forward=own,
+    )
+
+
 TICK = tick(
     {ROOT: (0.001, 0.0001), CONV: (0.0005, 0.0005), FC: (0.00025, 0.00025), ACT: (0.00015, 0.00015)}
 )
 
-TRACED: tuple[Message, ...] = (
-    Hello(1, 42, ("Start", "Stop")),
-    StageStarted("import torch", 0.1),
-    StageDone("import torch", 1.6, 1.5, "2.15.0"),
-    Environment("3.11.7", "2.15.0+cpu", "", "", "Some CPU", 2, 2, 2**33),
+TRACED: tuple[messages.Message, ...] = (
+    messages.Hello(1, 42, ("Start", "Stop")),
+    messages.StageStarted("import torch", 0.1),
+    messages.StageDone("import torch", 1.6, 1.5, "2.15.0"),
+    messages.Environment("3.11.7", "2.15.0+cpu", "", "", "Some CPU", 2, 2, 2**33),
     FACTS,
-    TraceStarted(len(NODES), "dispatch:real"),
-    Nodes(NODES[:3], COSTS[:3]),
-    Nodes(NODES[3:], COSTS[3:]),
+    messages.TraceStarted(len(NODES), "dispatch:real"),
+    messages.Nodes(NODES[:3], COSTS[:3]),
+    messages.Nodes(NODES[3:], COSTS[3:]),
     DONE,
 )
-MEASURED: tuple[Message, ...] = (
+MEASURED: tuple[messages.Message, ...] = (
     *TRACED,
     CEILINGS,
-    LoopState("running", 2.0, 1),
+    messages.LoopState("running", 2.0, 1),
     SAMPLE,
     TICK,
-    Overhead(0.008, 0.002, 0.014, 12),
-    LoopState("finished", 5.0, 1, "3 s were asked for"),
+    messages.Overhead(0.008, 0.002, 0.014, 12),
+    messages.LoopState("finished", 5.0, 1, "3 s were asked for"),
 )
 
 
-def folded(messages: tuple[Message, ...], start: Session = EMPTY) -> Session:
+def folded(said: tuple[messages.Message, ...], start: Session = EMPTY) -> Session:
     """Return the session after all of the messages."""
-    for message in messages:
+    for message in said:
         start = apply(start, message)
     return start
 
 
-def operator_times(seconds: dict[int, float], *, windows: int = 1) -> OperatorTimes:
+def operator_times(seconds: dict[int, float], *, windows: int = 1) -> messages.OperatorTimes:
     """Return the times of operators: by node, what a forward spends in it, in one call."""
     narrow = array("f", list(seconds.values())).tobytes()
-    return OperatorTimes(
+    return messages.OperatorTimes(
         at=6.0,
         windows=windows,
         forward_seconds=0.001,
@@ -288,7 +288,36 @@ def operator_times(seconds: dict[int, float], *, windows: int = 1) -> OperatorTi
     )
 
 
-def _columns(tick: Tick, **figures: dict[int, float]) -> Tick:
+CALLED = {
+    (ROOT, "aten::conv2d"): (1, 450e-6, 50e-6),
+    (CONV_OP, "aten::_convolution"): (1, 300e-6, 50e-6),
+    (CONV_OP, "aten::mkldnn_convolution"): (1, 250e-6, 250e-6),
+    (FC_OP, "aten::relu_"): (2, 20e-6, 20e-6),
+}
+"""Operators that no node stands for: calls, total and self time, by caller and name."""
+
+
+def _operators_with_own() -> messages.OperatorTimes:
+    names = tuple(sorted({name for _, name in CALLED}))
+    calls, seconds, own = zip(*CALLED.values(), strict=True)
+    called = messages.CalledOperators(
+        names=names,
+        nodes=array("I", [node for node, _ in CALLED]).tobytes(),
+        name_of=array("I", [names.index(name) for _, name in CALLED]).tobytes(),
+        calls=array("I", calls).tobytes(),
+        per_forward=array("f", seconds).tobytes(),
+        own_per_forward=array("f", own).tobytes(),
+    )
+    times = operator_times({CONV_OP: 400e-6, FC_OP: 200e-6, ACT_OP: 100e-6})
+    own_of_nodes = array("f", [100e-6, 180e-6, 100e-6]).tobytes()
+    return replace(times, own_per_forward=own_of_nodes, called=called)
+
+
+WITH_OWN = _operators_with_own()
+"""Self times of 750 µs in all: 380 of operators of the tree, 370 of those that they call."""
+
+
+def _columns(tick: messages.Tick, **figures: dict[int, float]) -> messages.Tick:
     """Return a tick in which some figures of some nodes are others: by column, then by node."""
     position = {node: place for place, node in enumerate(memoryview(tick.nodes).cast("I"))}
     made = {}
@@ -312,10 +341,12 @@ UNEVEN_TICK = _columns(
 )
 """No two figures of a node are the same: ``act`` is called twice per forward, 100 forwards took
 0.11 s, their median is 1 ms, the last took 1.3 ms."""
-UNEVEN: tuple[Message, ...] = (
+UNEVEN: tuple[messages.Message, ...] = (
     *(
-        Nodes(tuple(replace(n, calls=2) if n.name == "act" else n for n in m.nodes), m.costs)
-        if isinstance(m, Nodes)
+        messages.Nodes(
+            tuple(replace(n, calls=2) if n.name == "act" else n for n in m.nodes), m.costs
+        )
+        if isinstance(m, messages.Nodes)
         else UNEVEN_TICK
         if m is TICK
         else m

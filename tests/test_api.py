@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 
 import jsonschema
 import numpy as np
@@ -126,9 +126,7 @@ def test_a_model_runs_as_often_as_asked_for_however_slow_it_is() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             if type(x) is torch.Tensor:  # In the trace it is a fake one.
                 ran.append(1)
-                end = perf_counter() + 0.12
-                while perf_counter() < end:
-                    pass
+                sleep(0.12)  # A model that waits for something: no core is taken from other tests.
             return self.fc(x)
 
     first_run = 1
@@ -223,7 +221,10 @@ def test_times_agree_with_a_stopwatch_of_the_models_own() -> None:
     own = float(np.median(took[-latency["forwards"] :]))
     assert own == pytest.approx(latency["p50_s"], rel=0.25)
     inner = next(layer for layer in found["layers"] if layer["path"] == "inner")
-    assert inner["timing"]["calls"] == 20 * latency["forwards"]
+    forwards, rest = divmod(inner["timing"]["calls"], 20)
+    assert rest == 0
+    # Forwards in which calls read their CPU time, one now and then, have no other times of calls.
+    assert latency["forwards"] - 2 <= forwards <= latency["forwards"]
 
 
 def test_the_report_follows_its_schema_and_every_format_is_text(small: Profile) -> None:

@@ -14,7 +14,7 @@ from screens.cli.main import main
 from tests.machine_session import FULL
 from tests.recording.files import fixture, timed, write
 from tests.small_model import MEASURED, TRACED
-from tui_profiler.reports.csv.nodes import COLUMNS
+from tui_profiler.reports.csv import NODE_COLUMNS
 
 READABLE = ("table", "text", "markdown")
 
@@ -48,7 +48,7 @@ def test_several_models_are_one_csv(files: list[str], tmp_path: Path) -> None:
     text = report(*files, "--format", "csv", output=tmp_path / "all").decode()
     rows = list(csv.DictReader(io.StringIO(text)))
     assert {row["model"] for row in rows} == {"net.py:build", "resnet50"}
-    assert all(set(row) == {"model", *COLUMNS} for row in rows)
+    assert all(set(row) == {"model", *NODE_COLUMNS} for row in rows)
     assert not any(row["depth"] == "depth" for row in rows)
 
 

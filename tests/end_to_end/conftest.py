@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,13 +24,22 @@ Start = Callable[..., Terminal]
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache folder of the tests' own. This machine is measured once for it, busy or not."""
-    made = tmp_path_factory.mktemp("cache")
-    measured = measure_again("cpu", torch.get_num_threads(), made / "tui-profiler")
-    (file,) = (made / "tui-profiler").glob("ceilings-*")
-    kept = json.loads(file.read_bytes())
-    kept["ceilings"] = msgspec.to_builtins(_all_good(measured))
-    file.write_text(json.dumps(kept))
+    """A cache folder of this process. This machine is measured once for all tests, busy or not."""
+    shared, made = tmp_path_factory.getbasetemp(), tmp_path_factory.mktemp("cache")
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    roofs = shared / "roofs"
+    with (shared / "roofs.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not roofs.exists():
+            measured = measure_again("cpu", torch.get_num_threads(), made)
+            (file,) = made.glob("ceilings-*")
+            kept = json.loads(file.read_bytes())
+            kept["ceilings"] = msgspec.to_builtins(_all_good(measured))
+            file.write_text(json.dumps(kept))
+            roofs.mkdir()
+            file.rename(roofs / file.name)
+    shutil.copytree(roofs, made / "tui-profiler")
     return made
 
 
@@ -41,6 +53,22 @@ def _all_good(measured: Ceilings) -> Ceilings:
         memory_quality=good,
         op_quality=good,
     )
+
+
+@pytest.fixture(scope="session")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A demo model that ran for two seconds, recorded by the real program."""
+    path = tmp_path_factory.mktemp("recording") / "cnn.rec"
+    done = subprocess.run(
+        [*COMMAND, "record", "demo:cnn", "-o", str(path), "--seconds", "2", "--threads", "1"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"{path}: wrote " in done.stderr
+    return path
 
 
 @pytest.fixture

@@ -19,7 +19,9 @@ from textual.widget import Widget
 from screens.app.explorer_app import ProfilerApp
 from screens.settings.preferences import Preferences
 from screens.start.picker import Picker
+from screens.terminal.cells import Cells
 from screens.terminal.crashing import run_to_end
+from screens.terminal.early_frame import EarlyFrame, terminal_size
 from tests.screens.panel_session import LOADING, RUN, TRACED, tick
 from tui_profiler.messages import LoadSpec, Message, Printed, Start
 from tui_profiler.source.recorded import Recorded
@@ -71,6 +73,10 @@ class Faulty(ProfilerApp):
     CSS_PATH = ROOT / "screens" / "common" / "app.tcss"
     CSS = "Screen { nonsense" if KIND == "css" else ""
 
+    def on_load(self) -> None:
+        if KIND == "early":  # Before the app has the terminal.
+            fail()
+
     def on_mount(self) -> None:
         match KIND:
             case "mount":
@@ -117,7 +123,12 @@ def main() -> int:
         source = BadSource(MESSAGES)
     if KIND == "timer":
         source = Spawned(worker_command(), first=[Start(spec)])
-    return run_to_end(Faulty(source, spec, lambda _: source))
+    app = Faulty(source, spec, lambda _: source)
+    if KIND != "early":
+        return run_to_end(app)
+    with EarlyFrame(Cells(*terminal_size())) as early:
+        app.take_over(early)
+        return run_to_end(app, early=early)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ import psutil
 import pyte
 import wcwidth
 
+from screens.terminal.crash_report import CRASHED
+
 _SCRIPT = Path(sys.executable).with_name("tui-profiler")
 _NOT_THE_USERS = ("NO_COLOR", "CI", "COLUMNS", "LINES", "TERM_PROGRAM", "PYTHONDONTWRITEBYTECODE")
 _SYNCHRONIZED, _PLACE = b"\x1b[?2026$p", b"\x1b[6n"
@@ -176,7 +178,7 @@ class Terminal:
         """Type."""
         os.write(self.master, keys.encode())
 
-    def wait_for(self, wanted: str | Callable[[str], bool], seconds: float = 240) -> str:
+    def wait_for(self, wanted: str | Callable[[str], bool], seconds: float = 30) -> str:
         """Wait until the screen shows a text, or a claim about it holds."""
         holds = wanted if callable(wanted) else lambda shown: wanted in shown
         deadline = time.monotonic() + seconds
@@ -215,6 +217,8 @@ class Terminal:
         # What it wrote last may still be on its way to the screen.
         while not self._closing and self.seconds() < ends and self._is_behind():
             select.select([], [], [], 0.02)
+        if self.exit_status == CRASHED:
+            print(self.text())  # What crashed: shown where a test fails.
         return self.exit_status
 
     def _is_behind(self) -> bool:

@@ -18,7 +18,7 @@ from tests.end_to_end.terminal import Terminal, alternate_screen_is_left
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ["css", "mount", "timer", "worker", "thread", "later", "render", "screen", "reading"]
-KINDS += ["recursion", "unmount", "key", "picker"]
+KINDS += ["recursion", "unmount", "key", "picker", "early"]
 
 
 @pytest.fixture

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.conftest import Start
 from tests.end_to_end.terminal import Terminal
 from tests.end_to_end.test_program import LIVE, quit_cleanly
+from tests.recording.files import fixture, write
 
 
 def paused_seconds(shown: str) -> int:
@@ -46,11 +48,12 @@ def test_textual_draws_by_itself_where_that_is_asked_for(start: Start) -> None:
 
 @pytest.mark.parametrize("answers", [False, True])
 def test_on_a_slow_link_keys_are_answered_and_no_answer_is_left_to_the_shell(
-    start: Start, answers: bool
+    start: Start, tmp_path: Path, answers: bool
 ) -> None:
-    terminal = start("demo:cnn", answers=answers, bytes_per_second=20_000)
-    terminal.wait_for(LIVE)
-    for wanted in ("paused", LIVE, "paused", LIVE):
+    file = write(tmp_path / "session.rec", fixture())
+    terminal = start("open", str(file), answers=answers, bytes_per_second=20_000)
+    terminal.wait_for("▸")
+    for wanted in ("‖", "▸", "‖", "▸"):
         before = terminal.bytes_read
         terminal.send("p")
         terminal.wait_for(wanted)

@@ -47,9 +47,7 @@ def test_a_user_moves_through_a_running_model(start: Start) -> None:
     terminal.send("\x1b")
     terminal.wait_for(LIVE)
     quit_cleanly(terminal)
-    before, _, _ = bytes(terminal.raw).partition(b"\x1b[?1049h")
-    said = b"demo:cnn: starting"
-    assert before == said + b"\r" + b" " * len(said) + b"\r", "what was said is not taken back"
+    assert terminal.raw.startswith(b"\x1b[?1049h"), "something is left on the normal screen"
 
 
 def survives_a_resize_storm(terminal: Terminal) -> None:
@@ -97,8 +95,9 @@ def test_a_signal_ends_it_and_restores_the_terminal(
 
 def test_a_lost_terminal_ends_it_and_its_worker(start: Start) -> None:
     terminal = start("demo:cnn")
-    terminal.wait_for("worker")
+    terminal.wait_for("modules")
     workers = terminal.workers()
+    assert workers
     terminal.hang_up()
     terminal.wait_for_exit()
     psutil.wait_procs(workers, timeout=240)

@@ -56,15 +56,6 @@ def wait_for_bytes(path: Path, wanted: int, program: subprocess.Popen[str]) -> i
     return size
 
 
-@pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("recording") / "cnn.rec"
-    done = record(path, "--seconds", "3")
-    assert done.returncode == 0, done.stderr
-    assert f"{path}: wrote " in done.stderr
-    return path
-
-
 def test_a_recording_is_played_on_a_small_terminal(start: Start, recording: Path) -> None:
     terminal = start("open", str(recording), columns=80, rows=24)
     shown = terminal.wait_for("▸")
@@ -83,8 +74,8 @@ def test_a_recording_is_played_on_a_small_terminal(start: Start, recording: Path
     terminal.wait_for("×4")
     terminal.send("?")
     terminal.wait_for("type to search")
-    terminal.send("hold")
-    terminal.wait_for("hold: this is a recording: no model runs here")
+    terminal.send("pause the model")
+    terminal.wait_for("this is a recording: no model runs here")
     terminal.send("\x1b\x1b")
     terminal.wait_for("recorded 20")
     assert terminal.workers() == []
@@ -155,7 +146,7 @@ def test_nothing_is_overwritten(recording: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         f"{recording}: it exists already",
-        f"{recording}: try --force: writes over it",
+        f"{recording}: try --force: overwrites it",
     ]
     assert recording.read_bytes() == before
 

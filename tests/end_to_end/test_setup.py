@@ -45,9 +45,13 @@ def test_what_is_wrong_is_told_on_standard_error() -> None:
     assert tomllib.loads(done.stdout)["rate"] == 2
 
 
-def completed(words: list[str], folder: Path) -> list[str]:
+@pytest.fixture(scope="module")
+def bash_script() -> str:
+    return run("completion", "bash").stdout
+
+
+def completed(script: str, words: list[str], folder: Path) -> list[str]:
     """Let bash complete the last of the words as its user would, with our script."""
-    script = run("completion", "bash").stdout
     binary = folder / "bin"
     binary.mkdir()
     (binary / "tui-profiler").write_text(f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@"\n')
@@ -88,8 +92,8 @@ def completed(words: list[str], folder: Path) -> list[str]:
         (["tui-profiler", "report", "--output", "z"], "compopt"),
     ],
 )
-def test_bash_completes(words: list[str], expected: str, tmp_path: Path) -> None:
-    assert expected in completed(words, tmp_path)
+def test_bash_completes(bash_script: str, words: list[str], expected: str, tmp_path: Path) -> None:
+    assert expected in completed(bash_script, words, tmp_path)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -112,7 +116,7 @@ def test_the_configuration_holds_in_the_real_program(start: Start) -> None:
     assert b"\x1b[?1000h" not in terminal.raw
     assert b"48;2;251;251;250" in terminal.raw  # The light background, #FBFBFA.
     terminal.send("\x1b[17~")
-    terminal.wait_for("nothing was printed")
+    terminal.wait_for("no output so far")
     terminal.send("qq")
     assert terminal.wait_for_exit() == 0
 

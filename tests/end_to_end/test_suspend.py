@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import shlex
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,7 +86,8 @@ def test_nothing_stays_on_the_normal_screen_after_sizes_and_stops(shell: Termina
     assert keyboard_levels(raw) == 0
     text = re.sub(rb"\x1b\[[^a-zA-Z]*[a-zA-Z]", b"", on_normal_screen(raw)).decode()
     for line in filter(None, map(str.strip, re.split(r"[\r\n]+", text))):
-        assert re.match(r"ready>|\[1\]\+ +Stopped|.*a\.rec$", line), line
+        # A shell may break its own line where the terminal is narrow.
+        assert re.match(r"ready>|\[1\]\+ +Stopped|.*a\.rec$|\.?r?e?c$", line), line
 
 
 def test_a_stop_from_outside_takes_the_terminal_back(shell: Terminal) -> None:
@@ -115,3 +118,21 @@ def test_stops_typed_at_once_are_one(shell: Terminal) -> None:
     shell.send("?")
     shell.wait_for("type to search")
     assert shell.raw.count(b"\x1b[?1049l") == entered
+
+
+def test_a_process_continued_while_it_leaves_still_ends(tmp_path: Path) -> None:
+    # A kernel that hangs up a terminal continues its processes too.
+    recording = write(tmp_path / "a.rec", fixture())
+    terminal = Terminal(
+        [*COMMAND, "open", str(recording)], environment={"XDG_STATE_HOME": str(tmp_path)}
+    )
+    terminal.wait_for("layer1")
+    terminal.send("q")
+    ends = time.monotonic() + 60
+    while terminal.is_alive() and time.monotonic() < ends:
+        os.kill(terminal.pid, signal.SIGCONT)
+        select.select([], [], [], 0.002)
+    try:
+        assert terminal.wait_for_exit(0.1) == 0
+    finally:
+        terminal.close()

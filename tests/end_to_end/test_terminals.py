@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks.walk_program import Walk
-from benchmarks.walk_session import AT_ONCE
+from benchmarks.terminal.walk_program import Walk
+from benchmarks.terminal.walk_session import AT_ONCE
 from screens.settings.appearance import ThemeName
-from screens.settings.saved_view import Memory, Remembered
+from screens.settings.saved_view import SavedView, SavedViews
 from tests.end_to_end.terminal import COMMAND, Terminal
 from tests.recording.files import fixture, write
 
@@ -73,8 +73,8 @@ def test_no_color_wins_over_the_theme_of_last_time(
     theme: ThemeName, recording: str, tmp_path: Path
 ) -> None:
     state = {"XDG_STATE_HOME": str(tmp_path)}
-    kept = Memory(tmp_path / "tui-profiler" / "models")
-    assert kept.write(FIRST, Remembered(kind="ResNet", theme=theme)) == ""
+    kept = SavedViews(tmp_path / "tui-profiler" / "models")
+    assert kept.write(FIRST, SavedView(kind="ResNet", theme=theme)) == ""
     shown = [_colours(recording, {**state, **more}) for more in ({}, {"NO_COLOR": "1"})]
     assert shown[0], "the theme of last time has colours"
     assert not shown[1]
@@ -124,18 +124,6 @@ def wait_until(claim: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not claim() and time.monotonic() < deadline:
         select.select([], [], [], 0.02)
-
-
-@pytest.mark.parametrize("ignored", [[], ["env", "--ignore-signal=HUP"]])
-def test_a_dead_terminal_ends_all(ignored: list[str]) -> None:
-    terminal = Terminal([*ignored, *COMMAND, "demo:cnn"])
-    # Its stages, or the tree of last time.
-    terminal.wait_for(lambda shown: "worker" in shown or "graph" in shown)
-    workers = terminal.workers()
-    assert workers
-    terminal.hang_up()
-    terminal.wait_for_exit()
-    assert not psutil.wait_procs(workers, timeout=240)[1]
 
 
 def test_a_terminal_that_takes_nothing_more_can_be_left(recording: str) -> None:

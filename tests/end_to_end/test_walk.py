@@ -1,4 +1,4 @@
-"""A sample of the walk through every key of every screen; all of it: ``benchmarks/walk.py``."""
+"""A sample of ``benchmarks/terminal/walk.py``, which presses every key of every screen."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 import screens.views.log
-from benchmarks.walk import Piece, walk_piece
-from benchmarks.walk_session import ELSEWHERE, PLACES, bound, session, typed, unwalked
+from benchmarks.terminal.walk import Piece, walk_piece
+from benchmarks.terminal.walk_session import ELSEWHERE, PLACES, bound, session, typed, unwalked
 from screens.actions.table import DEPTHS, EXPLORER
 from tests.recording.files import fixture, write
 

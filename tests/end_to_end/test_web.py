@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import platformdirs
 import psutil
 import pyte
 import pytest
@@ -273,6 +274,8 @@ async def test_a_server_that_is_killed_takes_all_with_it(serve: Serve) -> None:
         programs = served.programs()
         served.process.kill()
         assert not psutil.wait_procs(programs, timeout=240)[1]
+    log = Path(platformdirs.user_log_dir("tui-profiler", appauthor=False))
+    assert await asyncio.to_thread(lambda: list(log.glob("crash-*"))) == []  # No fault of theirs.
 
 
 async def test_there_is_a_most_of_pages() -> None:
@@ -576,7 +579,7 @@ class Browser:
     async def ask(
         self, websocket: aiohttp.ClientWebSocketResponse, method: str, **parameters: object
     ) -> list[dict[str, Any]]:
-        """Send a command; gives the events that came before its answer, and the answer last."""
+        """Send a command and return the events that came before its answer, and the answer last."""
         self._number += 1
         await websocket.send_json({"id": self._number, "method": method, "params": parameters})
         heard: list[dict[str, Any]] = []

@@ -14,8 +14,7 @@ from tui_profiler.recording.frames import Header
 from tui_profiler.recording.reader import Recording, open_recording
 from tui_profiler.recording.writer import Writer, create
 from tui_profiler.session import EMPTY, Session, Timings, apply
-from tui_profiler.session.columns import Memory, Operators
-from tui_profiler.session.windows import DeviceTimings, MeasuredMemory, Windows
+from tui_profiler.session.columns import DeviceTimings, MeasuredMemory, Memory, Operators, Windows
 
 HEADER = Header(1_795_000_000.0, "host", "0.1.0", LoadSpec("resnet50"))
 

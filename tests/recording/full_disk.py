@@ -71,7 +71,7 @@ def trouble(path: Path, writer: Writer, room: int, ends: Sequence[int], said: Sa
 
 
 def without_room(folder: Path, seed: int, count: int) -> list[str]:
-    """Record with a limit on the size of files at so many moments; gives what went wrong.
+    """Record with a limit on the size of files at so many moments and return what went wrong.
 
     The limit of this process is changed meanwhile: call it in one that does nothing else.
     """

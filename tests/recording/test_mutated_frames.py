@@ -1,4 +1,4 @@
-"""A sample of ``benchmarks/mutated_frames.py``: damage is refused or read as a message."""
+"""A sample of ``benchmarks/hostile/mutated_frames.py``: damage is refused or read as a message."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from benchmarks.mutated_frames import FIXTURE, hostile_sessions, outcomes
+from benchmarks.hostile.mutated_frames import FIXTURE, hostile_sessions, outcomes
 from tui_profiler.connection.wire import WireError, encode, message_decoder
 from tui_profiler.messages import Heartbeat, Nodes, TraceStarted
 from tui_profiler.session import EMPTY, apply

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.fixtures.record_memory import memory, recorded_with_memory
 from tests.recording.files import HEADER, fixture, messages_in, read, timed, write
 from tests.small_model import MEASURED
 from tui_profiler.connection.wire import MAX_FRAME_BYTES, WireError, encode
@@ -30,6 +31,8 @@ from tui_profiler.recording.frames import (
 from tui_profiler.recording.kind import RecordingError, is_recording
 from tui_profiler.recording.reader import Recording, open_recording
 from tui_profiler.recording.scan import scan
+from tui_profiler.session import Tree
+from tui_profiler.source.recorded import SeekIndex
 
 SAID = timed(MEASURED)
 SALT = b"salt"
@@ -248,7 +251,7 @@ def test_a_bomb_is_not_blown_up(tmp_path: Path) -> None:
     assert len(recording.entries) == 1
     assert messages_in(recording) == []
     assert recording.unreadable == 1
-    with pytest.raises(WireError, match="does not end where it should"):
+    with pytest.raises(WireError, match="the body has no end"):
         unpacked(zlib.compress(bomb), COMPRESSED)
     assert unpacked(zlib.compress(bomb[1:]), COMPRESSED) == bomb[1:]
 
@@ -380,3 +383,24 @@ def test_the_longest_message_of_the_wire_is_kept(tmp_path: Path) -> None:
     text = random.Random(1).randbytes(MAX_FRAME_BYTES // 2 - 100).hex()
     said: list[tuple[Message, float]] = [(Printed(text), 0.0)]
     assert read(write(tmp_path / "a.rec", said)) == [Printed(text)]
+
+
+def tree_at_the_end(path: Path) -> Tree:
+    recording = open_recording(path)
+    try:
+        tree = SeekIndex(recording).session(len(recording.entries)).tree
+    finally:
+        recording.close()
+    assert tree is not None
+    return tree
+
+
+def test_steps_are_recorded_with_their_tree(tmp_path: Path) -> None:
+    tree = tree_at_the_end(write(tmp_path / "new.rec", timed(recorded_with_memory())))
+    assert tree.memory is not None
+    assert tree.memory.steps == memory()[0]
+
+
+def test_a_recording_without_steps_opens(tmp_path: Path) -> None:
+    tree = tree_at_the_end(write(tmp_path / "old.rec", fixture()))
+    assert tree.memory is None

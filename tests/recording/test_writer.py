@@ -32,7 +32,7 @@ print(fill("full.rec"))
 
 
 def fill(path: str) -> str:
-    """Write until it fails; gives why, and how many frames were taken."""
+    """Write until it fails and return why, and how many frames were taken."""
     writer = Writer(create(path), HEADER)
     noise = random.Random(1)
     while not writer.failure:

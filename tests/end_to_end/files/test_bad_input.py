@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -73,36 +74,34 @@ def ends_cleanly(terminal: Terminal) -> None:
     assert not psutil.wait_procs(workers, timeout=240)[1]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said", "remedy"),
-    [
-        ("net.py:thing", 2, "is of type int", "try tui-profiler net.py"),
-        ("net.py:number", 1, "returned an int, not a", "try a change at"),
-        ("leaves.py:Net", 1, "ended with exit code 0", "os._exit"),
-        (
-            "net.py:swallows --input 1,8",
-            1,
-            "out of memory: forward tried to allocate",
-            "try --device meta",
-        ),
-        ("net.py:crashes --input 1,8 --measure 9", 1, "Segmentation fault at", "try it again"),
-        ("net.py:exits --input 1,8 --measure 9", 1, "run: SystemExit: 0", "try --debug"),
-    ],
+SAID = (
+    ("net.py:thing", True, "is of type int", "try tui-profiler net.py"),
+    ("net.py:number", False, "returned an int, not a", "try a change at"),
+    ("leaves.py:Net", False, "ended with exit code 0", "os._exit"),
+    ("net.py:swallows", False, "out of memory: forward tried to allocate", "try --device meta"),
+    ("net.py:crashes", False, "Segmentation fault at", "try it again"),
+    ("net.py:exits", False, "run: SystemExit: 0", "try --debug"),
 )
-def test_a_report_says_what_is_wrong(
-    folder: str, arguments: str, code: int, said: str, remedy: str
-) -> None:
+"""Model, whether the request was wrong, and what is said of it."""
+
+
+def test_a_report_says_what_is_wrong_with_each_model(folder: str) -> None:
+    models = [model for model, *_ in SAID]
     done = subprocess.run(
-        [*COMMAND, "report", *arguments.split()],
+        [*COMMAND, "report", *models, "--input", "1,8", "--measure", "9", "--format", "json"],
         cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == code, done.stderr
-    assert said in done.stderr
-    assert remedy in done.stderr
     assert "Traceback" not in done.stderr
+    assert done.returncode == 2  # The worst of them: a request that was wrong.
+    reports = [json.loads(line)["failure"] for line in done.stdout.splitlines()]
+    for (model, is_wrong, said, remedy), failure in zip(SAID, reports, strict=True):
+        lines = [line for line in done.stderr.splitlines() if line.startswith(f"{model}: ")]
+        assert said in " ".join(lines), model
+        assert any(remedy in line for line in lines), model
+        assert failure["bad_argument"] == is_wrong, model
 
 
 def test_a_forward_that_hangs_is_named_and_can_be_left(start: Start, folder: str) -> None:

@@ -78,7 +78,7 @@ def test_a_trap_is_not_stepped_into(tmp_path: Path) -> None:
         assert "mkdir" in done.stderr
         assert "--trust" in done.stderr
     run(tmp_path, "report", "mixed.pt")
-    assert run(tmp_path, "report", "resnet18", "--weights", "mixed.pt").returncode == 1
+    assert run(tmp_path, "report", "demo:cnn", "--weights", "mixed.pt").returncode == 1
     assert not (tmp_path / "stepped_into").exists()
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import re
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from benchmarks.walk_program import Walk
-from benchmarks.walk_session import AT_ONCE, typed
+from benchmarks.terminal.walk_program import Walk
+from benchmarks.terminal.walk_session import AT_ONCE, typed
 from screens.actions.table import EXPLORER
 from tests.end_to_end.conftest import Start
-from tests.end_to_end.files.raw_bytes import not_ours
 from tests.end_to_end.terminal import COMMAND
 from tests.hostile import MARK, SESSIONS, TEXTS
 from tests.recording.files import write
@@ -65,15 +67,15 @@ def test_a_recording_adds_nothing_to_the_bytes(kind: str, tmp_path: Path) -> Non
     walk = Walk(["open", str(file)], (120, 40), str(tmp_path))
     try:
         walk.terminal.wait_for(MARK)
-        opening = [place.opening[0] for place in AT_ONCE]
-        asking = [typed(k.keys.split(",")[0]) for k in EXPLORER if k.action in ASKING]
-        for opens in (*opening, *asking):
+        opening = {place.opening[0]: partial(walk.shows, place.mark) for place in AT_ONCE}
+        asking = {typed(k.keys.split(",")[0]) for k in EXPLORER if k.action in ASKING}
+        for opens, is_open in {**opening, **dict.fromkeys(asking, walk.asks)}.items():
+            walk.press(opens, opens)
+            # Typed ahead of what opens, an escape would close nothing.
+            walk.wait_for(is_open, 1)
             # A plain escape that is read together with the next key would be alt and that key.
-            for keys in (opens, "\x1b[27u"):
-                before = walk.terminal.text()
-                walk.press(keys, opens)
-                # Typed ahead of what opens, an escape would close nothing.
-                walk.wait_for(lambda before=before: walk.terminal.text() != before, 1)
+            walk.press("\x1b[27u", opens)
+            walk.wait_for(lambda is_open=is_open: not is_open(), 1)
             walk.press("j", opens)
         walk.leave()
         raw = bytes(walk.terminal.raw)
@@ -110,3 +112,24 @@ def test_a_report_of_a_real_model_adds_nothing_to_the_bytes(model: str) -> None:
     assert not_ours(done.stdout) == []
     assert not_ours(done.stderr) == []
     assert MARK.encode() in done.stdout
+
+
+_SEQUENCE = re.compile(
+    rb"\x1b\[\?\d+(?:;\d+)*(?:[hl]|\$p)"  # modes, and questions about them
+    rb"|\x1b\[(?:\d+(?:;\d+)?)?H|\x1b\[\d*[ABCDG]"  # where to write
+    rb"|\x1b\[6n"  # where that is
+    rb"|\x1b\[[<>]\d*u"  # the keyboard's protocol
+    rb"|\x1b\[(?!7;5;9)[\d;]*m"  # colours; these three together are a hostile name's
+)
+
+
+_COPIED = re.compile(rb"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07")
+
+
+def not_ours(raw: bytes) -> list[str]:
+    """Return what is neither a sequence of our own nor printable text, with what follows."""
+    # What was copied goes through the terminal in base64, and out of the clipboard as it was.
+    raw = _COPIED.sub(lambda found: base64.b64decode(found[1]), raw)
+    text = _SEQUENCE.sub(b"", raw).decode(errors="backslashreplace")
+    found = [match.start() for match in re.finditer(r"[^\n\r -~]", text)]
+    return [repr(text[place : place + 40]) for place in found if not text[place].isprintable()]

@@ -72,7 +72,7 @@ class Job:
                         time.sleep(0.02)
 
     def wait(self, question: Callable[[], _Answer], what: str, seconds: float = 120) -> _Answer:
-        """Wait until the answer is true; gives it."""
+        """Wait until the answer is true and return it."""
         deadline = time.monotonic() + seconds
         while not (answer := question()):
             assert time.monotonic() < deadline, f"no {what}; {bytes(self.raw)[-2000:]!r}"

@@ -82,7 +82,7 @@ class Case:
         (os.kill if target == "process" else os.killpg)(self.job.pid, number)
 
     def finish(self) -> int:
-        """Let the script end by itself; gives the exit code of the job."""
+        """Let the script end by itself and return the exit code of the job."""
         (self.folder / "end").touch()
         if self.how == "explorer":
             job = self.job

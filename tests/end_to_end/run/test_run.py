@@ -37,22 +37,23 @@ TRAINS = """
 import inspect, multiprocessing, os, pickle, sys
 if __name__ == "__main__":
     print(sys.flags, sys.orig_argv[1:], sys.path, sorted(os.environ.items()))
-os.environ["OMP_NUM_THREADS"] = "2"  # Read when torch is imported.
-import torch
 
-class Net(torch.nn.Module):
-    width: int = 16
-    def __init__(self):
-        super().__init__()
-        self.features = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16))
-        self.head = torch.nn.Linear(16, 2)
-    def forward(self, x):
-        return self.head(torch.relu(self.features(x)))
+def length(data):
+    return len(data)
 
-def length(net):
-    return len(pickle.dumps(net))
+if __name__ == "__main__":  # What it spawns imports the script too, and no torch.
+    os.environ["OMP_NUM_THREADS"] = "2"  # Read when torch is imported.
+    import torch
 
-if __name__ == "__main__":
+    class Net(torch.nn.Module):
+        width: int = 16
+        def __init__(self):
+            super().__init__()
+            self.features = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16))
+            self.head = torch.nn.Linear(16, 2)
+        def forward(self, x):
+            return self.head(torch.relu(self.features(x)))
+
     print(sys.argv[1:], __name__, __file__, __loader__.name, Net.__annotations__)
     print(torch.get_num_threads(), sorted(os.environ), type(torch.__spec__), len(sys.meta_path))
     torch.manual_seed(0)
@@ -64,7 +65,7 @@ if __name__ == "__main__":
     print(torch.rand(1).item(), sum(float(t.double().sum()) for t in net.state_dict().values()))
     if "spawn" in sys.argv:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            print(pool.map(length, [net]))
+            print(pool.map(length, [pickle.dumps(net)]))
     if not (child := os.fork()):
         sys.exit("ended in a child")
     print(os.waitpid(child, 0)[1], flush=True)
@@ -135,10 +136,10 @@ def test_a_script_does_under_us_what_it_does_alone(tmp_path: Path) -> None:
     for ours in ("tui_profiler", "psutil", "platformdirs"):  # Of its folder it is the script's.
         (tmp_path / f"{ours}.py").write_text("print('this is not ours to run')\n")
 
-    alone = plain(path, "200", "spawn")
-    watched = run("--format", "json", "--output", report, path, "200", "spawn")
+    alone = plain(path, "100", "spawn")
+    watched = run("--format", "json", "--output", report, path, "100", "spawn")
 
-    assert "['200', 'spawn'] __main__" in alone.stdout
+    assert "['100', 'spawn'] __main__" in alone.stdout
     assert watched.stdout == alone.stdout
     assert "ended in a child" in watched.stderr
     assert watched.returncode == alone.returncode == 5
@@ -147,14 +148,33 @@ def test_a_script_does_under_us_what_it_does_alone(tmp_path: Path) -> None:
     assert found["total_macs"] == 4 * (8 * 16 + 16 * 2)
     assert found["inputs"][0]["shape"] == [4, 8]
     assert found["latency"]["p50_s"] > 0
+    step, root = found["step"], found["layers"][0]["timing"]
+    assert (step["ended_by"], step["optimizers"]) == ("optimizer", ["SGD"])
+    assert step["recorded"] <= step["count"] < 100  # The first forward was recorded for costs.
+    if not step["recorded"]:  # Beside other programs none of so few may be within the budget.
+        assert step["mean_s"] is None
+        return
+    parts = {name: part["mean_s"] for name, part in step["parts"].items() if part is not None}
+    assert set(parts) == {"forward", "backward", "optimizer", "other"}
+    assert sum(parts.values()) == pytest.approx(step["mean_s"])
+    assert found["unavailable"]["step.parts.data"] == "no DataLoader was seen"
+    assert 0 < root["backward_mean_s"] <= parts["backward"] * 1.01
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What three forwards print where nobody watches, a line each."""
+    return plain(script(tmp_path_factory.mktemp("alone"), SHORT), 3).stdout.splitlines()
 
 
 @pytest.mark.parametrize("forwards", [1, 2, 3])
-def test_a_script_shorter_than_the_warm_up_has_cold_times(tmp_path: Path, forwards: int) -> None:
+def test_a_script_shorter_than_the_warm_up_has_cold_times(
+    tmp_path: Path, outputs: list[str], forwards: int
+) -> None:
     path, report = script(tmp_path, SHORT), tmp_path / "report.json"
-    alone = plain(path, forwards)
     watched = run("--format", "json", "--output", report, path, forwards)
-    assert (watched.stdout, watched.returncode) == (alone.stdout, 0)  # Bit for bit.
+    assert watched.returncode == 0
+    assert watched.stdout.splitlines() == outputs[:forwards]  # Bit for bit.
     found = json.loads(report.read_text(encoding="utf-8"))
     jsonschema.validate(found, SCHEMA)
     latency, modules = found["latency"], [one for one in found["layers"] if one["kind"] == "module"]
@@ -504,3 +524,17 @@ def test_children_that_run_torch_are_named(tmp_path: Path) -> None:
     assert sorted(found.pids) == pids
     assert "2 child processes have torch loaded" in told
     assert all(str(pid) in told for pid in pids)
+
+
+def test_keys_act_after_a_stop_that_left_no_time_to_give_the_terminal_back(
+    start: Start, tmp_path: Path
+) -> None:
+    path, flag = script(tmp_path, RUNS_ON), tmp_path / "end"
+    terminal = start("run", str(path), str(flag))
+    terminal.wait_for("● live")
+    os.kill(terminal.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, terminal.pid, os.WSTOPPED | os.WNOWAIT)
+    os.kill(terminal.pid, signal.SIGCONT)
+    terminal.send("L")
+    terminal.wait_for("the script has begun")
+    flag.touch()

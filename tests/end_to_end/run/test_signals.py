@@ -1,6 +1,6 @@
 """Signals to ``run``: the script gets each once, and ``run`` ends as it does.
 
-All signals, targets and dispositions are in ``benchmarks/signals.py``; these are a sample.
+All signals, targets and dispositions are in ``benchmarks/watching/signals.py``; these are a sample.
 """
 
 from __future__ import annotations
