@@ -1,8 +1,8 @@
 """A decoder-only language model with a KV cache.
 
-Note: the keys and values of every token so far stay in the module between calls, so each
-call attends to a longer past and takes a little longer, until the context is full and begins anew.
-A tool that runs the model to look at it must put that memory back.
+Note: in eval mode the keys and values of every token so far stay in the module between calls, so
+each call attends to a longer past and takes a little longer, until the context is full and begins
+anew. A tool that runs the model to look at it must put that memory back.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class CachedAttention(nn.Module):
         if past:
             keys = torch.cat((self.keys, keys), dim=2)
             values = torch.cat((self.values, values), dim=2)
-        self.keys, self.values = keys, values
+        if not self.training:
+            self.keys, self.values = keys, values
         # A token sees the whole past, itself, and what came before it in this call.
         seen = torch.ones(tokens, past + tokens, dtype=torch.bool, device=x.device).tril(past)
         mixed = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=seen)
@@ -87,13 +88,14 @@ class LanguageModel(nn.Module):
             (batch, vocabulary).
         """
         batch, count = ids.shape
-        if batch != self.batch or self.past + count > self.context:
+        if self.training or batch != self.batch or self.past + count > self.context:
             self.past, self.batch = 0, batch
         places = torch.arange(self.past, self.past + count, device=ids.device)
         x = self.tokens(ids) + self.positions(places)
         for layer in self.layers:
             x = layer(x, self.past)
-        self.past += count
+        if not self.training:
+            self.past += count
         return self.head(self.norm(x[:, -1]))
 
 
