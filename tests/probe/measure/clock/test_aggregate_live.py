@@ -21,6 +21,7 @@ from tests.probe.measure.clock.test_aggregate import rows
 from tui_profiler.messages import Tick
 from tui_profiler.probe.measure.clock.aggregate import Aggregator
 from tui_profiler.probe.measure.clock.clock import Forward, ModuleClock
+from tui_profiler.probe.measure.clock.warm_up import WARMUP_FORWARDS
 
 X = torch.ones(64, 64)
 
@@ -140,7 +141,7 @@ def test_modules_nested_deeper_than_python_recurses() -> None:
 
 def test_no_module_is_held_two_ticks_after_its_last_forward() -> None:
     model = nn.Sequential(nn.ReLU(), nn.ReLU())
-    aggregator = watch(model, 10)
+    aggregator = watch(model, WARMUP_FORWARDS + 1)  # Of microseconds: they may never be alike.
     root = weakref.ref(model)
     aggregator.tick(0.0)
     aggregator.tick(0.25)
