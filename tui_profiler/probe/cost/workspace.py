@@ -5,9 +5,9 @@
 2. These are allocations of torch's allocator, which ``trace/measured_peak.py`` measures. What
    oneDNN and MKL take elsewhere, and the stacks of threads, are not in it.
 3. oneDNN computes in formats of its own choice; which one depends on the processor. The rules here
-   were read off its allocations with torch 2.15 on AVX-512, hold on AVX2 (as the same processor
-   runs when told to), and are estimates elsewhere: ``benchmarks/costs/memory.py`` sets them against
-   real runs. Everything else follows torch's source.
+   were read off its allocations with torch 2.15 on AVX-512, with and without AMX, hold on AVX2 (as
+   the same processor runs when told to), and are estimates elsewhere:
+   ``benchmarks/costs/memory.py`` sets them against real runs. The rest follows torch's source.
 
 Letters: B batch, L target length, S source length, E width, H heads, F hidden width.
 """
@@ -17,7 +17,12 @@ from math import ceil, prod
 import torch
 
 from tui_profiler.probe.cost.call import Call, FormulaTable
-from tui_profiler.probe.torch_compat.internals import convolution_backend, shape_of
+from tui_profiler.probe.torch_compat.internals import (
+    convolution_backend,
+    onednn_has_amx,
+    onednn_has_avx512,
+    shape_of,
+)
 
 WORKSPACE = FormulaTable()
 
@@ -111,7 +116,7 @@ def _padded(channels: int) -> int:
 
 def _block() -> int:
     """Channels in one vector register of floats."""
-    return 16 if "AVX512" in torch.backends.cpu.get_cpu_capability() else 8
+    return 16 if onednn_has_avx512() else 8
 
 
 def _is_pointwise(call: Call) -> bool:
@@ -247,8 +252,8 @@ def _convolution_backward(call: Call) -> int:
     once in blocks and once plain. Where a kernel is strided, the gradient of the input is copied
     once more. A kernel wider than ``_WIDEST_KERNEL`` is a matrix product on columns, with four
     copies of the weight for each thread. In 16 bits the gradient of the weight is summed up in
-    float32 on top, which in channels-last takes the place of the copies. A direct kernel has the
-    columns of the input (``ConvolutionMM2d.cpp``, ``finput``).
+    float32 on top, which in channels-last takes the place of the copies; with AMX there are tiles
+    besides. A direct kernel has the columns of the input (``ConvolutionMM2d.cpp``, ``finput``).
     """
     arguments = ("input", "weight", None, "stride", "padding", "dilation", "transposed")
     first = tuple(None if name is None else call.get(name) for name in arguments)
@@ -267,12 +272,13 @@ def _convolution_backward(call: Call) -> int:
     plain, blocked = given.numel() * for_input, _blocked(shape_of(given))
     incoming, is_strided = _blocked(shape_of(gradient)), max(call.numbers("stride")) > 1
     is_depthwise = groups > 1 and weight[1] == 1
+    tiles = _tiles(given.shape[1], gradient) // size if size < _FLOAT and groups == 1 else 0
     if _is_channels_last(given):
         if is_depthwise and max(kernel) > _WIDEST_DEPTHWISE:
             kernels = groups * _block() ** 2 * prod(kernel)
         gathered = threads * gradient[0].numel() if is_strided and not is_depthwise else 0
         first_peak = (plain + prod(weight) + gathered) * for_input
-        peak = max(first_peak, plain + (kernels + 2 * prod(weight)) * for_weight)
+        peak = max(first_peak, plain + (kernels + 2 * prod(weight) + tiles) * for_weight)
     else:
         is_copied = is_strided and not is_depthwise
         results = max(incoming + kernels, (1 + is_copied) * plain)
@@ -280,7 +286,7 @@ def _convolution_backward(call: Call) -> int:
         reads_as_is = given.shape[1] // groups <= _PLAIN_CHANNELS and groups == 1
         given_blocks = 0 if reads_as_is else blocked
         summed = kernels * _FLOAT // size if size < _FLOAT else 0
-        peak = plain + (incoming + given_blocks + kernels + summed) * for_weight
+        peak = plain + (incoming + given_blocks + kernels + summed + tiles) * for_weight
         if is_depthwise and max(kernel) > _WIDEST_DEPTHWISE:
             peak = plain + 2 * kernels  # it reads plain tensors
         peak = max(first_peak, peak, plain + (kernels + prod(weight)) * for_weight)
@@ -289,6 +295,35 @@ def _convolution_backward(call: Call) -> int:
         peak = max(first_peak, plain + prod(weight) + threads * (4 * prod(weight) + columns))
     outputs = plain + prod(weight) * for_weight
     return int(_copied(given) + _copied(gradient) + peak - outputs) * size
+
+
+_TILE_ROWS = 32
+"""Places that a tile of 16-bit values multiplies at once: 16 rows of pairs."""
+_TILE_BUFFERS, _TILE_CONSTANT, _TILE_GAP = 20_504, 9_856, 1_024
+"""Bytes of a thread's tiles and their palette, of tables, and between the blocks of a tensor."""
+
+
+def _tiles(channels: int, gradient: torch.Tensor) -> int:
+    """Return bytes beside the sum where AMX computes the gradient of a weight.
+
+    Incoming gradient and input of one sample are transposed in blocks of a tile's rows; the input's
+    last block is a whole one. Exact for pointwise kernels, of wider ones the edges are left out.
+
+    Source: read off allocations with torch 2.14 at 44 shapes; the kernel is oneDNN's
+    ``src/cpu/x64/jit_brgemm_conv_bwd_w.cpp``.
+
+    Args:
+        channels: of the input.
+        gradient: (batch, channels, *places), incoming.
+    """
+    if not onednn_has_amx():
+        return 0
+    places = prod(gradient.shape[2:])
+    blocks = ceil(places / _TILE_ROWS)
+    pairs = blocks * ceil(places / blocks / 2)
+    transposed = channels * _TILE_ROWS * blocks + gradient.shape[1] * 2 * pairs
+    constant = torch.get_num_threads() * _TILE_BUFFERS + _TILE_CONSTANT
+    return constant + (blocks - 1) * _TILE_GAP + 2 * transposed
 
 
 _WIDEST_KERNEL = 14

@@ -41,6 +41,9 @@ comes to them | modules have no backward of their own |
 | ``torch._C._cuda_attach_out_of_memory_observer`` | what a program does when a GPU's memory runs \
 out, before the error is raised | it is told where nothing catches the error |
 | ``Variable._execution_engine`` | what a mark on the graph costs | no step is recorded |
+| ``torch.cpu._is_avx512_supported``, ``._is_amx_tile_supported``, \
+``torch.ops.mkldnn._is_mkldnn_bf16_supported``, ``._is_mkldnn_fp16_supported`` | which kernels \
+oneDNN chooses on this processor | its workspace is predicted as on one with AVX2 |
 """
 
 import sys
@@ -313,6 +316,28 @@ def convolution_backend(args: tuple[object, ...]) -> str:
     name = str(_select_conv_backend(*args, None)).rpartition(".")[2]
     # Of the enumeration one kernel has no name in Python.
     return "MkldnnTranspose" if name == "???" else name
+
+
+def onednn_has_avx512() -> bool:
+    """Tell whether oneDNN computes in vectors of 512 bits."""
+    # On a processor without AVX-512 the second may still be true (AVX2-VNNI-2); the first does not
+    # heed ONEDNN_MAX_CPU_ISA, the second does.
+    return _is_true(torch.cpu, "_is_avx512_supported") and _is_true(
+        torch.ops.mkldnn, "_is_mkldnn_bf16_supported"
+    )
+
+
+def onednn_has_amx() -> bool:
+    """Tell whether oneDNN multiplies 16-bit matrices in AMX's tiles."""
+    # oneDNN has float16 from AVX512_CORE_FP16 on; every processor with tiles has that too.
+    return _is_true(torch.cpu, "_is_amx_tile_supported") and _is_true(
+        torch.ops.mkldnn, "_is_mkldnn_fp16_supported"
+    )
+
+
+def _is_true(of: object, name: str) -> bool:
+    ask: Callable[[], bool] | None = getattr(of, name, None)
+    return ask is not None and ask()
 
 
 def decomposition(operator: Operator) -> Callable[..., Any] | None:
