@@ -239,6 +239,28 @@ def with_cpu_times(before: messages.Tick, cpu: dict[int, tuple[float, float]]) -
     )
 
 
+def device_times(
+    seconds: dict[int, tuple[float, float]],
+    *,
+    at: float = 5.0,
+    forwards: int = 50,
+    caught_up: int = 0,
+) -> messages.DeviceTimes:
+    """Return times on a GPU; arguments as of ``tick``.
+
+    Args:
+        seconds: by node.
+        at: when.
+        forwards: how many were timed there.
+        caught_up: in how many of them the GPU had caught up with the host.
+    """
+    one = tick(seconds, at=at, forwards=forwards)
+    shared = ("nodes", "calls", "total", "own", "last", "p50", "p95", "maximum", "per_forward")
+    means = ("own_per_forward", "mean_per_forward", "own_mean_per_forward", "mean_forwards")
+    columns = {name: getattr(one, name) for name in (*shared, *means)}
+    return messages.DeviceTimes(at, forwards, 0, 0, "", **columns, window=64, caught_up=caught_up)
+
+
 TICK = tick(
     {ROOT: (0.001, 0.0001), CONV: (0.0005, 0.0005), FC: (0.00025, 0.00025), ACT: (0.00015, 0.00015)}
 )

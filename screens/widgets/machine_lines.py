@@ -82,7 +82,7 @@ def _this_process(look: Look) -> str:
 
 def _waiting(look: Look) -> tuple[Line, ...]:
     """Return who keeps the cores from this process, and how much of a forward that is."""
-    used, timings = cores_used(look.session), look.session.timings
+    used, timings = cores_used(look.session), look.session.host
     if used is None or isinstance(used.others, Unknown) or timings is None or not timings.waiting:
         return ()
     said = f"others {share(used.others)}, waiting for a core {share(timings.waiting)}"

@@ -82,7 +82,8 @@ def why_not_measured(session: Session, node: int) -> tuple[bool, str]:
     if session.timings is not None and tree is not None and node < len(tree):
         found = tree.nodes[node]
         if found.kind == "op":
-            is_coming = session.operators is None and _is_running(session)
+            is_coming = session.host_operators is None and _is_running(session)
+            is_coming = is_coming and not session.is_timed_on_gpu
             return is_coming, operator_time_words(session, node)
         if node_seconds(session, node) is not None:
             return False, "not called itself: sum of its children"

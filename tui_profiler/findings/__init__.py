@@ -88,7 +88,9 @@ def findings(session: Session) -> tuple[Finding, ...]:
     """Return every finding that applies, by ``Gain.rank``."""
     asked = session
     if not times_fit_costs(session):  # Then predictions are by the roofs alone.
-        asked = replace(session, timings=None, operators=None, windows=None, device=None)
+        asked = replace(
+            session, timings=None, host=None, host_operators=None, host_windows=None, device=None
+        )
     found = [finding for check in CHECKS.values() if (finding := check(asked)) is not None]
     return tuple(sorted(_with_energy(session, found), key=lambda one: one.gain.rank))
 

@@ -75,6 +75,29 @@ class DeviceTimes(OnWire, frozen=True):
     """float32: median seconds a forward spends in the node, all its calls together."""
     own_per_forward: bytes
     """float32: the same without what modules called inside take."""
+    own: bytes = b""
+    """float64: seconds in all calls so far without modules called inside. This and all below is
+    empty, or 0, in recordings of older versions."""
+    last: bytes = b""
+    """float32: seconds of the last call."""
+    p50: bytes = b""
+    """float32: median seconds of a call."""
+    p95: bytes = b""
+    """float32."""
+    maximum: bytes = b""
+    """float32: longest call in the window."""
+    mean_per_forward: bytes = b""
+    """float32: mean seconds a forward spends in the node, over one set of forwards that is the same
+    for every node: a node's own mean and its children's add up to it."""
+    own_mean_per_forward: bytes = b""
+    """float32: the same without modules called inside."""
+    mean_forwards: int = 0
+    """Forwards in that set."""
+    window: int = 0
+    """Maximum number of a node's last calls in ``p50``, ``p95`` and ``maximum``."""
+    caught_up: int = 0
+    """Of ``forwards``: when the host left the model, the GPU had already come to the last call
+    inside it. It had nothing else to do: it waited for the host."""
 
 
 class MemorySteps(OnWire, frozen=True):

@@ -65,13 +65,13 @@ def apply(session: Session, message: messages.Message | Jump | Remembered) -> Se
         case messages.Tick():
             return _tick(session, message)
         case messages.OperatorTimes():
-            return replace(session, operators=columns.Operators(message), heard_at=message.at)
+            return replace(session, host_operators=columns.Operators(message), heard_at=message.at)
         case messages.WindowTimes():
-            return replace(session, windows=columns.Windows(message))
+            return replace(session, host_windows=columns.Windows(message))
         case messages.MemoryWindow():
             return replace(session, memory_window=columns.MeasuredMemory(message))
         case messages.DeviceTimes():
-            return replace(session, device=columns.DeviceTimings(message))
+            return _on_device(session, columns.DeviceTimings(message))
         case messages.StepTimes():
             return replace(session, steps=message, heard_at=message.at)
         case (
@@ -185,7 +185,7 @@ def _trace(
 def _looking_at(session: Session, tree: Tree) -> Session:
     """Figures of the previous tree are of other nodes: they are dropped with it."""
     history = replace(session.history, ticks=(), tick_bytes=0)
-    session = replace(session, windows=None, device=None, sensitivity=None)
+    session = replace(session, host=None, host_windows=None, device=None, sensitivity=None)
     session = replace(session, mode=None, memory_window=None)
     session = replace(
         session,
@@ -200,7 +200,7 @@ def _looking_at(session: Session, tree: Tree) -> Session:
         values=None,
     )
     session = replace(session, training_cost=None, training_memory=None)
-    return replace(session, tree=tree, timings=None, operators=None, history=history)
+    return replace(session, tree=tree, timings=None, host_operators=None, history=history)
 
 
 def _remembered(session: Session, remembered: Remembered) -> Session:
@@ -230,11 +230,32 @@ def _loop(session: Session, message: messages.LoopState) -> Session:
 def _tick(session: Session, tick: messages.Tick) -> Session:
     if tick.forwards == 0:  # Still warming up: a sign of life, no figures yet.
         return replace(session, heard_at=tick.at)
-    before, history = session.tick, session.history
-    if before is not None and before.cold and not tick.cold:
-        # The steady state counts from 0 again: nothing is set against the warm-up.
+    host = columns.Timings(tick, session.host)
+    session = replace(session, host=host, heard_at=tick.at)
+    if session.is_timed_on_gpu and tick.as_traced and not tick.cold:
+        return session  # The times of the GPU come right after those of the host.
+    return _timed(session, host)
+
+
+def _on_device(session: Session, device: columns.DeviceTimings) -> Session:
+    """Take in the times of a GPU: they take the place of those of the thread, which enqueues."""
+    before, host = session.timings, session.host
+    session = replace(session, device=device)
+    if before is None or host is None:
+        return session
+    timings = device.timings(host.tick, before if session.is_timed_on_gpu else None)
+    if timings is None:
+        return _timed(session, host) if session.is_timed_on_gpu else session
+    return _timed(session, timings)
+
+
+def _timed(session: Session, timings: columns.Timings) -> Session:
+    """Take in new times, and keep what the screens draw of the past."""
+    tick, before, history = timings.tick, session.tick, session.history
+    is_other = before is not None and before.cold and not tick.cold
+    if is_other or (timings.device is None) != (not session.is_timed_on_gpu):
+        # The steady state counts from 0 again, and a GPU for itself: nothing is set against it.
         before, history = None, replace(history, ticks=(), tick_bytes=0)
-    timings = columns.Timings(tick, session.timings)
     latencies = history.latencies if tick.cold else with_tick(history.latencies, tick, before)
     ticks = (*history.ticks, timings)
     total = history.tick_bytes + _tick_bytes(tick)
@@ -245,7 +266,6 @@ def _tick(session: Session, tick: messages.Tick) -> Session:
     return replace(
         session,
         timings=timings,
-        heard_at=tick.at,
         history=replace(history, ticks=ticks[first:], tick_bytes=total, latencies=latencies),
     )
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tui_profiler import messages
 from tui_profiler.messages import known
@@ -51,6 +52,10 @@ def columns_agree(message: Columns) -> bool:
             narrow, wide = [], (window.allocated, window.peak)
         case messages.DeviceTimes() as times:
             narrow, wide = [times.per_forward, times.own_per_forward], (times.calls, times.total)
+            if times.mean_per_forward or times.own:
+                narrow += [times.last, times.p50, times.p95, times.maximum]
+                narrow += [times.mean_per_forward, times.own_mean_per_forward]
+                wide = (*wide, times.own)
     return _agree(message.nodes, narrow, wide)
 
 
@@ -108,11 +113,44 @@ class Timing(Struct, frozen=True):
         return self.total / self.calls if self.calls else 0.0
 
 
+WAITS_FOR_HOST_FROM = 0.5
+"""Share of forwards: a GPU that had caught up with the host in most of them waits for it."""
+
+
+class GpuForwards(NamedTuple):
+    """Forwards that a GPU ran."""
+
+    forwards: int
+    caught_up: int
+    """Of them: it had come to the last call inside when the host left the model."""
+
+    @property
+    def waiting_share(self) -> float:
+        """Share of the forwards in which the GPU waited for the host."""
+        return self.caught_up / self.forwards if self.forwards else 0.0
+
+    @property
+    def waits_for_host(self) -> bool:
+        """Whether the host limits the GPU, and not the other way round."""
+        return self.waiting_share >= WAITS_FOR_HOST_FROM
+
+
 class Timings:
     """One tick's columns, with the position of each node in them."""
 
-    def __init__(self, tick: messages.Tick, before: Timings | None = None) -> None:
+    def __init__(
+        self, tick: messages.Tick, before: Timings | None = None, device: GpuForwards | None = None
+    ) -> None:
+        """Read a tick.
+
+        Args:
+            tick: the columns.
+            before: of the tick before; what did not change is taken from it.
+            device: where the times are those of a GPU: what is known of its forwards.
+        """
         self.tick = tick
+        self.device = device
+        """Where the times are those of a GPU; None: of the thread that runs forwards."""
         self._position: dict[int, int]
         if before is not None and before.tick.nodes == tick.nodes:
             self._position = before._position
@@ -139,6 +177,8 @@ class Timings:
             self.own = memoryview(tick.own_mean_per_forward).cast("f")
 
         waiting = known(tick.thread.waiting) if tick.thread is not None else None
+        if device is not None:
+            waiting = None  # What the thread waited is not in the time of the GPU.
         share = waiting / tick.thread.seconds if tick.thread is not None and waiting else 0.0
         self.waiting = min(share, 1.0) if share >= LEAST_WAITING else 0.0
         """Share of a forward that its thread waited for a core; 0 below ``LEAST_WAITING``, and
@@ -384,6 +424,48 @@ class DeviceTimings:
     def per_forward(self, node: int) -> float | None:
         """Return the median seconds of a forward, None where the node was never timed."""
         return _at(self._per_forward, self._position.get(node))
+
+    def timings(self, host: messages.Tick, before: Timings | None) -> Timings | None:
+        """Return the times of a tick as the GPU has them; None where it has none that add up.
+
+        Args:
+            host: of the thread that enqueues.
+            before: what was returned of the tick before.
+        """
+        times = self.times
+        if not times.mean_forwards or times.why_none or not host.as_traced or host.cold:
+            return None
+        at = self._position.get(0)
+        if at is None:
+            return None
+        one = replace(
+            host,
+            forwards=times.forwards,
+            latency_p50=self._per_forward[at],
+            latency_p95=memoryview(times.p95).cast("f")[at],
+            window=times.window,
+            nodes=times.nodes,
+            calls=times.calls,
+            total=times.total,
+            own=times.own,
+            last=times.last,
+            p50=times.p50,
+            p95=times.p95,
+            maximum=times.maximum,
+            per_forward=times.per_forward,
+            own_per_forward=times.own_per_forward,
+            mean_per_forward=times.mean_per_forward,
+            own_mean_per_forward=times.own_mean_per_forward,
+            mean_forwards=times.mean_forwards,
+            outliers=0,
+            left_out=0,
+            unwaited_per_forward=b"",
+            own_unwaited_per_forward=b"",
+        )
+        if times.nodes != host.nodes:
+            none = {"cpu_per_forward": b"", "own_cpu_per_forward": b"", "cpu_forwards": 0}
+            one = replace(one, **none)
+        return Timings(one, before, GpuForwards(times.forwards, times.caught_up))
 
 
 class Memory:

@@ -1,6 +1,9 @@
 """The session: one frozen value with everything that is known about one process."""
 
+from __future__ import annotations
+
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tui_profiler import messages
 from tui_profiler.messages import Stage
@@ -95,10 +98,13 @@ class Session(Struct, frozen=True, eq=False):
     loop: messages.LoopState | None = None
     overhead: messages.Overhead | None = None
     timings: columns.Timings | None = None
-    operators: columns.Operators | None = None
-    """Times of operators, None before the first window."""
-    windows: columns.Windows | None = None
-    """Where the time of modules went in the last window, None before the first."""
+    """Times of modules: on a GPU where their kernels are timed there, else of the thread."""
+    host: columns.Timings | None = None
+    """Times of the thread that runs forwards; on a GPU its calls only enqueue kernels."""
+    host_operators: columns.Operators | None = None
+    """Times of operators on that thread, None before the first window."""
+    host_windows: columns.Windows | None = None
+    """Where the thread's time in modules went in the last window, None before the first."""
     memory_window: columns.MeasuredMemory | None = None
     """What a forward allocated, None before it was measured."""
     device: columns.DeviceTimings | None = None
@@ -156,6 +162,25 @@ class Session(Struct, frozen=True, eq=False):
     """When the probe last gave a sign of life, on its own clock."""
     forward_seconds: float = 0.0
     """How long the forward that runs now has taken, at the last sign of life."""
+
+    @property
+    def operators(self) -> columns.Operators | None:
+        """Times of operators, None where there are none of the kind that modules have."""
+        return None if self.is_timed_on_gpu else self.host_operators
+
+    @property
+    def windows(self) -> columns.Windows | None:
+        """Where the time of modules went in the last window, likewise."""
+        return None if self.is_timed_on_gpu else self.host_windows
+
+    @property
+    def is_timed_on_gpu(self) -> bool:
+        """Whether ``timings`` are those of a GPU."""
+        return self.timings is not None and self.timings.device is not None
+
+    def timed_on_host(self) -> Session:
+        """Return the session with the times of the thread that runs forwards, on a GPU as well."""
+        return replace(self, timings=self.host) if self.is_timed_on_gpu else self
 
     @property
     def tick(self) -> messages.Tick | None:

@@ -95,7 +95,7 @@ class FlatScreen(PointedScreen):
     def _add_up(self, session: Session) -> None:
         """Add rows up anew where their figures may have changed."""
         tree = session.tree
-        wanted = (tree, session.timings, session.operators, self.view.by)
+        wanted = (tree, session.timings, session.host_operators, self.view.by)
         is_same = len(self._of) == len(wanted) and all(map(_is, self._of, wanted))
         is_other = not self._of or self._of[0] is not tree or self._of[-1] != self.view.by
         if tree is None or is_same or (not is_other and time.monotonic() < self._not_before):

@@ -142,12 +142,18 @@ def _share(seconds: float, whole: Shares) -> str:
 
 
 def _device(look: Look) -> tuple[Line, ...]:
-    device = look.session.device
-    seconds = device.per_forward(look.node) if device is not None else None
+    """Return the other of the two times of a model on a GPU: the host's, or the GPU's."""
+    session, node = look.session, look.node
+    if session.is_timed_on_gpu:
+        name, said = "host", "per forward, to enqueue it"
+        seconds = session.host.per_forward(node) if session.host is not None else None
+    else:
+        name, said = "on GPU", "per forward, by events"
+        seconds = session.device.per_forward(node) if session.device is not None else None
     if seconds is None:
         return ()
-    left: Line = (("on GPU".ljust(LABEL), "muted"), (duration(seconds), "ink"))
-    return (row(left, (("per forward, by events", "muted"),), look),)
+    left: Line = ((name.ljust(LABEL), "muted"), (duration(seconds), "ink"))
+    return (row(left, ((said, "muted"),), look),)
 
 
 def _region(look: Look) -> tuple[Line, ...]:

@@ -63,7 +63,7 @@ def test_no_roofline_is_drawn_of_other_times(other: Session) -> None:
 
 def test_no_advice_is_measured_of_other_times() -> None:
     session = measured()
-    on_paper = findings(replace(session, timings=None, operators=None, sample=None))
+    on_paper = findings(replace(session, timings=None, host_operators=None, sample=None))
     assert findings(replace(session, sample=None)) != on_paper
     assert findings(replace(of_others(session), sample=None)) == on_paper
 

@@ -15,6 +15,7 @@ from tui_profiler.session import Session, Tree
 
 NO_TIMES = Unknown("not measured yet, and the roofline is not calibrated")
 NO_CALL_TIME = Unknown("operator overhead was not calibrated well enough")
+BUSY_GPU = Unknown("the GPU has work queued when the host leaves the model: it waits for nothing")
 NO_WINDOW = Unknown("no operator window yet: Python overhead is not known")
 LEAST_SHARE = 0.001
 """Of a forward: no finding where less is saved, no trial could tell it from noise."""
@@ -181,8 +182,11 @@ def host(session: Session) -> Host | Unknown:
 
     The window's forward is slower than others: its shares are applied to a usual forward.
     """
-    tree, whole = session.tree, root_seconds(session)
-    shares = session.windows.shares(0) if session.windows is not None else None
+    tree, whole, windows = session.tree, root_seconds(session), session.host_windows
+    device = session.timings.device if session.timings is not None else None
+    if device is not None and not device.waits_for_host:
+        return BUSY_GPU
+    shares = windows.shares(0) if windows is not None else None
     if tree is None or whole is None or shares is None or shares.seconds <= 0:
         return NO_WINDOW
     call = call_seconds(session.ceilings)

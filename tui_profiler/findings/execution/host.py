@@ -44,7 +44,7 @@ def host_overhead(session: Session) -> Finding | None:
 
 def _hosts(session: Session, tree: Tree) -> tuple[int, ...]:
     """Return the root, then its submodules by host time, most first."""
-    windows = session.windows
+    windows = session.host_windows
     assert windows is not None
     parts = [child for child in tree.children(0) if tree.nodes[child].kind == "module"]
     shares = {part: found.host for part in parts if (found := windows.shares(part)) is not None}

@@ -83,9 +83,9 @@ def _lines(tree: Tree, nodes: tuple[int, ...]) -> dict[str, int]:
 
 def _met(session: Session, nodes: tuple[int, ...]) -> tuple[Evidence, ...]:
     """Return their calls in the last operator window."""
-    if session.operators is None:
+    if session.host_operators is None:
         return ()
-    calls = sum(session.operators.calls(node) for node in nodes)
+    calls = sum(session.host_operators.calls(node) for node in nodes)
     return (Evidence("of them in the last operator window", calls, "count", "measured"),)
 
 

@@ -17,11 +17,14 @@ The work of a module's own operators (of an operator, its own) has three least t
 4. A container's time is that of its own operators and of all modules inside, each in its class: its
    *mix*. The class of a container is the largest part of its mix, if what is not decided cannot
    make another part the largest; else it is estimated on paper.
-5. Time in which the thread that runs forwards waited for a core is no work of the node's: it is
+5. On a GPU times are those of its kernels. Where it still had work when the host left the model,
+   launching takes none of that time: there is no overhead. Where it had caught up with the host in
+   most forwards, it waits for the host: what no other floor explains to the half is overhead.
+6. Time in which the thread that runs forwards waited for a core is no work of the node's: it is
    taken off before a time is held against a roof. How much of it each node waited follows from
    forwards in which every call read it; before there are any it is taken off evenly. Where it is a
    quarter of the time, the class is *waiting*, whatever the rest is.
-6. On paper, before anything is measured and where rule 2 or 4 says so, the class is that of the
+7. On paper, before anything is measured and where rule 2 or 4 says so, the class is that of the
    intensity: at most 10 FLOPs per byte is memory, above it compute. None where no operator of it
    has a formula.
 
@@ -37,6 +40,7 @@ import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator
+from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -66,6 +70,7 @@ LETTERS: dict[BoundKind, str] = {
     "unexplained": "U",
     "waiting": "W",
 }
+OVERHEAD = KINDS.index("overhead")
 UNEXPLAINED = KINDS.index("unexplained")
 WAITING = KINDS.index("waiting")
 
@@ -80,6 +85,8 @@ UNEXPLAINED_BELOW = 0.1
 """Share of the time that the largest floor must explain. Roofs are those of large, contiguous work:
 kernels of small layers reach 10 to 50 % of them, and stay with their class. Below a tenth a guess
 at the cause would be about a tenth of the time; what is left may have any other."""
+EXPLAINED_BESIDE_HOST = 0.5
+"""Share of the time that the largest floor must explain where a GPU waits for the host."""
 WAITING_FROM = 0.25
 """Share of the time: the thread had to wait for a core as long as it takes to say that first. Below
 it no other class can be wrong by more than a third of its time."""
@@ -131,6 +138,19 @@ class Bound(Struct, frozen=True):
     """Whether modules inside take part of the time: then the mix decided the class."""
     reason: str = ""
     """One sentence with the figures that decided it."""
+
+
+class Beyond(NamedTuple):
+    """What takes the time that the largest floor does not explain."""
+
+    factor: float
+    """Of the longest time that a floor may explain."""
+    code: int
+    """Position in ``KINDS``."""
+
+
+NOTHING_KNOWN = Beyond(1.0, UNEXPLAINED)
+FOR_HOST = Beyond(UNEXPLAINED_BELOW / EXPLAINED_BESIDE_HOST, OVERHEAD)
 
 
 class Floors(Struct, frozen=True, eq=False):
@@ -227,6 +247,26 @@ class ClassSeconds:
 
         counts = [risen(column) for column in self._sums]
         return counts[NOT_DECIDED], sum(counts)
+
+
+def ceilings_of(session: Session) -> Ceilings | None:
+    """Return the roofs that times are held against; without that of operators by rule 5."""
+    ceilings = session.ceilings
+    device = session.timings.device if session.timings is not None else None
+    if ceilings is None or device is None or device.waits_for_host:
+        return ceilings
+    return _launched_ahead(ceilings)
+
+
+def beyond(timings: Timings | None) -> Beyond:
+    """Return what takes time beyond the floors: the host, where a GPU waits for it."""
+    device = timings.device if timings is not None else None
+    return FOR_HOST if device is not None and device.waits_for_host else NOTHING_KNOWN
+
+
+@lru_cache(maxsize=4)
+def _launched_ahead(ceilings: Ceilings) -> Ceilings:
+    return replace(ceilings, op_seconds=0.0)
 
 
 def bytes_moved(cost: Cost) -> int:
@@ -378,8 +418,8 @@ def node_parts(session: Session, node: int, steps: Steps = ()) -> tuple[float, .
     seconds = [0.0] * (len(KINDS) + 1)
     for each in members(node, steps):
         spent = node_seconds(session, each)
-        if spent and session.ceilings is not None:
-            held = floors(tree, session.ceilings)
+        if spent and (ceilings := ceilings_of(session)) is not None:
+            held = floors(tree, ceilings)
             dtype, moved = node_dtype(tree, each), held.moved(each, each + 1)
             explains = explained(tree.costs[each], held.roofs, dtype, moved)
             module, judged = tree.nodes[each].parent, spent
@@ -392,7 +432,7 @@ def node_parts(session: Session, node: int, steps: Steps = ()) -> tuple[float, .
 
 def mixes_of(session: Session) -> ClassSeconds | None:
     """Return the mixes of all nodes, None where nothing is measured against this machine."""
-    tree, timings, ceilings = session.tree, session.timings, session.ceilings
+    tree, timings, ceilings = session.tree, session.timings, ceilings_of(session)
     if tree is None or timings is None or ceilings is None or not times_fit_costs(session):
         return None
     if not has_roofs(ceilings):
@@ -417,7 +457,7 @@ def why_not_decided(session: Session, node: int) -> str:
 
     Only where there are times: before them nothing is.
     """
-    tree, ceilings, found = session.tree, session.ceilings, mixes_of(session)
+    tree, ceilings, found = session.tree, ceilings_of(session), mixes_of(session)
     if tree is None or ceilings is None or found is None:
         return ""
     if tree.nodes[node].kind == "op":
@@ -435,7 +475,7 @@ def not_decided_modules(session: Session) -> tuple[int, int]:
 
 def memory_level(session: Session) -> str:
     """Return the level whose roof takes most of the memory-bound time of the whole model."""
-    tree, timings, ceilings = session.tree, session.timings, session.ceilings
+    tree, timings, ceilings = session.tree, session.timings, ceilings_of(session)
     seconds: dict[str, float] = {}
     if tree is None or timings is None or ceilings is None or mixes_of(session) is None:
         return MEMORY
@@ -544,12 +584,13 @@ def mixes(tree: Tree, limits: Limits, timings: Timings) -> Generator[None, None,
     nodes = memoryview(timings.tick.nodes).cast("I")
     seconds, on_core = timings.own, timings.own_on_core
     codes, limit, count = limits.codes, limits.seconds, len(tree)
+    factor, otherwise = beyond(timings)
     for start in range(0, len(nodes), STEP):
         part = slice(start, start + STEP)
         columns = nodes[part], seconds[part], on_core[part]
         for node, spent, judged in zip(*columns, strict=True):
             if node < count:
-                code = codes[node] if judged <= limit[node] else UNEXPLAINED
+                code = codes[node] if judged <= limit[node] * factor else otherwise
                 own[code][node + 1] = judged
                 own[WAITING][node + 1] += spent - judged
         yield
@@ -751,7 +792,7 @@ def _with_figures(
     parts: tuple[tuple[float, ...], float],
 ) -> Bound:
     """Return the measured class with what the node reaches of each roof."""
-    cost, seconds, ceilings = tree.costs[node], node_seconds(session, node), session.ceilings
+    cost, seconds, ceilings = tree.costs[node], node_seconds(session, node), ceilings_of(session)
     assert ceilings is not None
     mix, not_decided = parts
     is_container = holds_work(tree, node)
@@ -779,7 +820,9 @@ def _with_figures(
     elif at_most and kind != "unexplained" and seconds:
         reason = _reason_without(kind, shares, {k: s / seconds for k, s in at_most.items()})
     else:
-        reason = _leaf_reason(kind, shares, intensity(certain), ridge)
+        device = session.timings.device if session.timings is not None else None
+        waits = device is not None and device.waits_for_host
+        reason = _leaf_reason(kind, shares, intensity(certain), ridge, waits_for_host=waits)
     return Bound(
         kind=kind,
         measured=True,
@@ -838,9 +881,13 @@ def _leaf_reason(
     shares: dict[BoundKind, float],
     ratio: float | None,
     ridge: float | None,
+    *,
+    waits_for_host: bool,
 ) -> str:
     if kind == "unexplained":
         return "neither compute- nor bandwidth-limited; cause unknown"
+    if kind == "overhead" and waits_for_host:
+        return "the GPU waits for the host: it had caught up with it at the end of most forwards"
     if kind == "overhead":
         return f"operator overhead takes {shares.get('overhead', 0.0) * 100:.0f} % of the time"
     if kind == "memory" and shares.get("memory", 0.0) > FROM_CACHES_ABOVE:

@@ -23,6 +23,7 @@ from tui_profiler.queries.cost.memory_compared import why_no_window as why_no_me
 from tui_profiler.queries.cost.totals import why_no_times
 from tui_profiler.queries.time import node_seconds
 from tui_profiler.queries.time.forward_kinds import times_fit_costs, why_times_do_not_fit
+from tui_profiler.queries.time.gpu_times import is_on_gpu
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.columns import CalledOperator
 
@@ -158,6 +159,11 @@ def usual_columns(table: FlatTable) -> tuple[Column, ...]:
     )
 
 
+def timed_as(session: Session, by: By) -> Session:
+    """Return the session with the times of a table: operators are timed on the host alone."""
+    return session.timed_on_host() if by == "operator" else session
+
+
 def flat_table(session: Session, by: By, root: int = 0) -> FlatTable:
     """Return the flat table of a node.
 
@@ -166,7 +172,7 @@ def flat_table(session: Session, by: By, root: int = 0) -> FlatTable:
         by: what a row stands for.
         root: index of the node that is listed, itself included.
     """
-    tree = session.tree
+    session, tree = timed_as(session, by), session.tree
     if tree is None or not len(tree) or not len(tree.ends):
         return FlatTable(by, root, Unknown("no tree yet"), ())
     seconds = _whole(session, root)
@@ -360,9 +366,8 @@ class _Sums:
         if is_op:
             return Unknown("events on the GPU are recorded around modules, not operators")
         if session.device is None:
-            model = session.model
-            on_gpu = model is not None and model.device.startswith("cuda")
-            return Unknown("no GPU times yet" if on_gpu else "the model does not run on a GPU")
+            is_there = is_on_gpu(session)
+            return Unknown("no GPU times yet" if is_there else "the model does not run on a GPU")
         why_none = session.device.times.why_none or "not timed on the GPU"
         return self._outermost(nodes, session.device.per_forward, why_none)
 

@@ -74,7 +74,7 @@ def comparison(session: Session) -> Comparison | None:
 
 def why_no_window(session: Session) -> Unknown:
     """Say why what a forward allocates on the CPU was not measured."""
-    operators = session.operators
+    operators = session.host_operators
     if operators is not None and operators.times.why_none:
         return Unknown(f"no operator window was opened: {operators.times.why_none}")
     return NO_WINDOW

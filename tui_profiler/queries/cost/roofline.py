@@ -79,14 +79,16 @@ class Parts(Struct, frozen=True, eq=False):
     kinds: bytes
     """What holds it back, as long as that explains its time; position in ``KINDS``."""
     limits: list[float]
-    """Seconds above which nothing explains its time."""
+    """Seconds above which that does not explain its time."""
+    otherwise: int = bound.UNEXPLAINED
+    """What holds it back above them, position in ``KINDS``."""
 
     def kind(self, place: int, seconds: float) -> bound.BoundKind | None:
         """Return what holds a part back that takes so many seconds, None where nothing says."""
         code = self.kinds[place]
         if code == UNJUDGED and seconds <= self.limits[place]:
             return None
-        return bound.KINDS[code if seconds <= self.limits[place] else bound.UNEXPLAINED]
+        return bound.KINDS[code if seconds <= self.limits[place] else self.otherwise]
 
 
 class Achieved(Struct, frozen=True, eq=False):
@@ -128,14 +130,24 @@ def part_nodes(tree: Tree) -> list[int]:
     return found
 
 
-def parts(tree: Tree, ceilings: Ceilings | None) -> Parts:
-    """Return the parts of a tree and what each could reach."""
+def parts(
+    tree: Tree, ceilings: Ceilings | None, beyond: bound.Beyond = bound.NOTHING_KNOWN
+) -> Parts:
+    """Return the parts of a tree and what each could reach.
+
+    Args:
+        tree: that they are of.
+        ceilings: of the machine.
+        beyond: what holds a part back that the roofs do not explain.
+    """
     nodes = [i for i in part_nodes(tree) if tree.costs[i].flops or bound.bytes_moved(tree.costs[i])]
     if ceilings is None or not bound.has_roofs(ceilings):
         return parts_of(tree, nodes, [tree.costs[node] for node in nodes], None, [])
     held = bound.floors(tree, ceilings)
     moved = [held.moved(node, tree.ends[node]) for node in nodes]
-    return parts_of(tree, nodes, [tree.costs[node] for node in nodes], held.roofs, moved)
+    found = parts_of(tree, nodes, [tree.costs[node] for node in nodes], held.roofs, moved)
+    limits = [limit * beyond.factor for limit in found.limits]
+    return replace(found, limits=limits, otherwise=beyond.code)
 
 
 def parts_of(

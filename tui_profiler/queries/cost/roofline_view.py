@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from tui_profiler.figures.units import TimeColumn, fitted_times
 from tui_profiler.formatting.plot import Axis, axis_for, keep_axis
-from tui_profiler.queries.cost import roofline
-from tui_profiler.queries.cost.bound import KINDS, UNEXPLAINED, BoundKind
+from tui_profiler.queries.cost import bound, roofline
+from tui_profiler.queries.cost.bound import KINDS, BoundKind
 from tui_profiler.queries.time.node_seconds import part_of
 from tui_profiler.session import Session, Tree
 
@@ -72,12 +72,16 @@ def _parts(session: Session) -> roofline.Parts | None:
     tree = session.tree
     if tree is None or not tree.has_forward or not len(tree):
         return None
-    return roofline.parts(tree, session.ceilings)
+    return roofline.parts(tree, bound.ceilings_of(session), bound.beyond(session.timings))
 
 
 FORWARD = Work(
     parts=_parts,
-    parts_from=lambda session: (session.tree, session.ceilings),
+    parts_from=lambda session: (
+        session.tree,
+        bound.ceilings_of(session),
+        bound.beyond(session.timings),
+    ),
     reached=roofline.reached,
     times_from=lambda session: (session.timings, session.operators),
     at=lambda session: -math.inf if session.timings is None else session.timings.tick.at,
@@ -298,7 +302,7 @@ class RooflineView:
                 if column < 0 or not 0 <= height < rows:
                     beyond += 1
                     continue
-                code = kind if on_core <= limit or kind == roofline.UNJUDGED else UNEXPLAINED
+                code = kind if on_core <= limit or kind == roofline.UNJUDGED else found.otherwise
                 sums[code][int(height) * columns + column] += spent
         return PlotPoints(tuple(_spots(sums, columns, now.whole)), beyond)
 

@@ -15,7 +15,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tui_profiler.formatting.canvas import split_cells
-from tui_profiler.queries.cost.bound import ClassSeconds, floors, has_roofs, limits, mixes
+from tui_profiler.queries.cost.bound import (
+    ClassSeconds,
+    ceilings_of,
+    floors,
+    has_roofs,
+    limits,
+    mixes,
+)
 from tui_profiler.queries.cost.incremental import STEP, Incremental, sums_in_steps
 from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
 from tui_profiler.session import Session, Timings, Tree
@@ -229,7 +236,7 @@ def prepared(session: Session) -> Iterator[None]:
 
     At 100,000 nodes this was most of the 75 to 101 ms in which a new tick blocked the keys.
     """
-    tree, timings, ceilings = session.tree, session.timings, session.ceilings
+    tree, timings, ceilings = session.tree, session.timings, ceilings_of(session)
     if tree is None or timings is None:
         return
     yield from own_sums.steps(tree, timings)

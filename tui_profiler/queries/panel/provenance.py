@@ -11,7 +11,7 @@ from tui_profiler.queries.cost.energy import node_energy
 from tui_profiler.queries.cost.memory_compared import why_no_window
 from tui_profiler.queries.panel.remembered_tree import age, is_remembered
 from tui_profiler.queries.time.forward_kinds import COLD_TIMES, why_times_do_not_fit
-from tui_profiler.queries.time.node_seconds import UNEVEN, parts_share
+from tui_profiler.queries.time.node_seconds import ENQUEUED, UNEVEN, parts_share
 from tui_profiler.queries.training.step import node_share, timed_backward
 from tui_profiler.queries.tree.columns import ColumnName
 from tui_profiler.session import Session, Tree
@@ -75,7 +75,8 @@ def _time(session: Session, node: int) -> str:
     if found is not None and session.tick is not None:
         if found.is_mean:
             forwards = f"{session.tick.mean_forwards:,} forwards{outliers(session.tick)}"
-            return f"measured, mean of {forwards}"
+            where = " on the GPU" if session.is_timed_on_gpu else ""
+            return f"measured{where}, mean of {forwards}"
         calls = min(found.calls, session.tick.window)
         words = f"measured, median of a forward over the last {calls:,} calls"
         made = parts_share(session, node)
@@ -99,6 +100,8 @@ def outliers(tick: Tick) -> str:
 def operator_time_words(session: Session, node: int) -> str:
     """Say where the time of an operator comes from, or why there is none."""
     operators = session.operators
+    if session.is_timed_on_gpu:
+        return f"unavailable: {ENQUEUED}"
     why = why_times_do_not_fit(session)
     if why == COLD_TIMES:
         return f"unavailable: {why}"

@@ -74,7 +74,7 @@ class Cause(NamedTuple):
 
 def usual_seconds(session: Session) -> float | None:
     """Return what a forward takes in the mean; None before there are times."""
-    found = session.timings.per_forward(0) if session.timings is not None else None
+    found = session.host.per_forward(0) if session.host is not None else None
     return found or None
 
 
@@ -83,9 +83,10 @@ def as_session(session: Session, slow: messages.SlowForward) -> Session:
 
     Every time, of a call as well, is that of all calls in this forward.
     """
-    tick, timings = session.tick, session.timings
-    if tick is None or timings is None:
+    timings = session.host
+    if timings is None:
         return session
+    tick = timings.tick
     nodes = memoryview(slow.nodes).cast("I")
     unwaited = array("f", (timings.own_unwaited(node) for node in nodes)).tobytes()
     whole = memoryview(slow.whole).cast("f")
@@ -119,7 +120,7 @@ def as_session(session: Session, slow: messages.SlowForward) -> Session:
         unwaited_per_forward=unwaited,
         own_unwaited_per_forward=unwaited,
     )
-    return replace(session, timings=Timings(one), operators=None)
+    return replace(session, timings=Timings(one), host_operators=None)
 
 
 def causes(session: Session, slow: messages.SlowForward) -> tuple[Cause, ...]:

@@ -4,6 +4,9 @@
    step. A part that was not seen is unknown, and its time lies in ``other``.
 2. The verdict names the group of parts with the largest share, and its figure. It is not given
    where the set is too small, or where the first two groups are closer than ``LEAST_LEAD``.
+3. On a GPU the parts are those of the thread that trains: a line that reads a value waits there
+   for all that is queued. So the model's share is that of its forward and backward on the GPU, and
+   from ``MOST_OF_STEP`` on the verdict, wherever the thread waits for it.
 """
 
 from collections.abc import Iterator
@@ -52,6 +55,8 @@ MOST_CHARACTERS = 2000
 """Of a function or a file, the last ones: a program may give them any name."""
 LEAST_LEAD = 0.05
 """Of the step, that the largest group has more than the next one."""
+MOST_OF_STEP = 0.5
+"""Of the step."""
 LEAST_WAITING = 0.25
 """Of the step, from which on waiting for a core is the verdict, as it is a node's class
 (``queries/cost/bound.py``)."""
@@ -163,6 +168,14 @@ def judged(session: Session) -> Judgement | str:
         share = waiting / seconds
         return Judgement("waiting", share, f"waiting for a core {share_text(share)} of the step")
     shares = {part.name: part.share or 0.0 for part in parts}
+    if step.on_device:
+        on_gpu = gpu_share(session)
+        if isinstance(on_gpu, Unknown):
+            return f"no verdict: {on_gpu.reason}"
+        if on_gpu >= MOST_OF_STEP:
+            words = f"forward and backward take {share_text(on_gpu)} of the step on the GPU"
+            return Judgement("model-bound", on_gpu, f"model-bound: {words}")
+        shares |= {"forward": on_gpu, "backward": 0.0}
     groups = sorted(
         ((sum(shares[name] for name in names), verdict) for verdict, names in GROUPS.items()),
         reverse=True,
@@ -172,6 +185,18 @@ def judged(session: Session) -> Judgement | str:
         both = f"{_group_words(verdict, share)} and {_group_words(next_verdict, next_share)}"
         return f"no verdict: {both}"
     return Judgement(verdict, share, f"{verdict}: {_group_words(verdict, share)} of the step")
+
+
+def gpu_share(session: Session) -> Figure:
+    """Return the share of a step in which the GPU runs forward and backward of the model."""
+    training = session.training
+    seconds = None if training is None else known(training.step.seconds)
+    root = None if training is None else training.of(0)
+    if training is None or not seconds or root is None:
+        return Unknown("the GPU's time in forward and backward is not known")
+    if training.step.why_no_backward:
+        return Unknown(f"no backward on the GPU: {training.step.why_no_backward}")
+    return min((root.forward + root.backward + root.recomputed) / seconds, 1.0)
 
 
 _GROUP_WORDS: dict[Verdict, str] = {

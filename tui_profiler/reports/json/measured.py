@@ -8,6 +8,7 @@ from tui_profiler.messages import SlowForward, Tick, Unknown
 from tui_profiler.queries.cost.memory_compared import why_no_window
 from tui_profiler.queries.cost.totals import any_rate, is_estimated_rate, was_run, why_no_times
 from tui_profiler.queries.panel.provenance import operator_time_words
+from tui_profiler.queries.time.gpu_times import host_seconds
 from tui_profiler.queries.time.node_seconds import (
     CPU_OF_CALLS,
     node_seconds,
@@ -88,6 +89,21 @@ class Slowest(Part, frozen=True):
     """Each at least a tenth of the additional time, largest first; empty if none is known."""
 
 
+class OnGpu(Part, frozen=True):
+    """Forwards timed on a GPU, by events on its stream."""
+
+    forwards: Count
+    dropped: Count
+    """Forwards that could not be timed: no events were free, or they ended by an exception."""
+    captured: Count
+    """Forwards in which a CUDA graph was captured: they have no times."""
+    waiting_share: Known[float] = field(name="waits_for_host_share")
+    """Share of the forwards at whose end, on the host, the GPU had already come to the last module:
+    it waited for the host. From 0.5 on the host limits the GPU."""
+    host_mean_s: Known[Size]
+    """Mean time in which the host enqueues a forward."""
+
+
 class Latency(Part, frozen=True):
     """Seconds per forward."""
 
@@ -112,7 +128,10 @@ class Latency(Part, frozen=True):
     thread: Thread | None
     """null for older recordings."""
     slowest: Slowest | None
-    """null for older recordings."""
+    """null for older recordings. A time of the host, on a GPU as well."""
+    gpu: OnGpu | None
+    """null if times are those of the thread that runs forwards; else all times here and of layers
+    are those of the GPU, but for thread and CPU time."""
 
 
 class Throughput(Part, frozen=True):
@@ -344,6 +363,21 @@ def _latency(session: Session, tick: Tick) -> Latency:
         tick,
         mean_s=root.mean if root is not None else None,
         slowest=_slowest(session, session.slow[0]) if session.slow else None,
+        gpu=_on_gpu(session),
+    )
+
+
+def _on_gpu(session: Session) -> OnGpu | None:
+    found = session.timings.device if session.timings is not None else None
+    if found is None or session.device is None:
+        return None
+    times = session.device.times
+    return OnGpu(
+        forwards=found.forwards,
+        dropped=times.dropped,
+        captured=times.captured,
+        waiting_share=found.waiting_share,
+        host_mean_s=host_seconds(session),
     )
 
 

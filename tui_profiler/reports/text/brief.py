@@ -141,6 +141,7 @@ def _measured(session: Session) -> list[str]:
     of = next((f" of {words}" for words in forwards_words(session)[:1]), "")
     rate = totals.throughput(session)
     by = "estimated" if totals.is_estimated_rate(session) else "measured"
+    of += " on the GPU" if session.is_timed_on_gpu else ""
     return [f"latency{of}: {latency} (measured); throughput {rate} ({by})"]
 
 

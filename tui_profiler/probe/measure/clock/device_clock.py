@@ -74,6 +74,8 @@ class DeviceForward(NamedTuple):
     """float64: when each call began on the host, then when each ended."""
     seconds: list[float]
     """Between the two marks of each call."""
+    has_caught_up: bool = False
+    """Whether the device had come to the last call inside when the host left the model."""
 
 
 class DeviceMark:
@@ -119,6 +121,7 @@ class _Waiting(NamedTuple):
     pairs: list[tuple[DeviceEvent, DeviceEvent]]
     as_traced: bool
     is_in_step: bool
+    has_caught_up: bool
 
 
 class DeviceClock:
@@ -184,7 +187,10 @@ class DeviceClock:
             is_in_step: whether its step is recorded: ``take_calls`` is asked for it.
         """
         if isinstance(events, Marks) and events.is_whole and len(events.pairs) == len(modules):
-            self._waiting.append(_Waiting(modules, times, events.pairs, as_traced, is_in_step))
+            has_caught_up = self._has_caught_up(events.pairs)
+            self._waiting.append(
+                _Waiting(modules, times, events.pairs, as_traced, is_in_step, has_caught_up)
+            )
         elif as_traced:
             self.drop(events)
         else:
@@ -250,10 +256,10 @@ class DeviceClock:
         found: list[DeviceForward] = []
         try:
             while self._waiting and _is_reached(self._waiting[0].pairs):
-                modules, times, pairs, as_traced, is_in_step = self._waiting.popleft()
+                modules, times, pairs, as_traced, is_in_step, caught_up = self._waiting.popleft()
                 seconds = [self._device.seconds_between(*pair) for pair in pairs]
                 if as_traced:
-                    found.append(DeviceForward(modules, times, seconds))
+                    found.append(DeviceForward(modules, times, seconds, caught_up))
                 if is_in_step and len(self._in_steps) < MOST_IN_STEPS:
                     self._in_steps[id(times)] = times, self._call_times(pairs, seconds)
                 self._give_back(pairs)
@@ -307,6 +313,14 @@ class DeviceClock:
         self._waiting.clear()
         self._free.clear()
 
+    def _has_caught_up(self, pairs: list[tuple[DeviceEvent, DeviceEvent]]) -> bool:
+        """Say whether the device has come to the last call inside of a forward that just ended."""
+        try:
+            return len(pairs) > 1 and pairs[-2][0].query()
+        except RuntimeError as error:
+            self._fail(error)
+            return False
+
     def _give_back(self, pairs: list[tuple[DeviceEvent, DeviceEvent]]) -> None:
         for pair in pairs:
             self._free.extend(pair)
@@ -325,6 +339,7 @@ class DeviceAggregator:
         self._patterns = Patterns(TreeIndex(nodes, model))
         self._columns = Columns(len(nodes), WINDOW)
         self._forwards = 0
+        self._caught_up = 0
 
     def add(self, forwards: Sequence[DeviceForward]) -> None:
         """Take in forwards."""
@@ -332,6 +347,7 @@ class DeviceAggregator:
             seconds = np.array([forward.seconds], np.float64)
             self._columns.add(self._pattern(forward), seconds)
             self._forwards += 1
+            self._caught_up += forward.has_caught_up
 
     def message(self, at: float, clock: DeviceClock) -> DeviceTimes:
         """Return everything so far, ``at`` seconds since the command was started."""
@@ -348,6 +364,16 @@ class DeviceAggregator:
             total=columns["total"],
             per_forward=columns["per_forward"],
             own_per_forward=columns["own_per_forward"],
+            own=columns["own"],
+            last=columns["last"],
+            p50=columns["p50"],
+            p95=columns["p95"],
+            maximum=columns["maximum"],
+            mean_per_forward=columns["mean_per_forward"],
+            own_mean_per_forward=columns["own_mean_per_forward"],
+            mean_forwards=self._columns.mean_forwards,
+            window=WINDOW,
+            caught_up=self._caught_up,
         )
 
     def _pattern(self, forward: DeviceForward) -> Pattern:

@@ -35,6 +35,8 @@ def flat_sections(
 
 def says(session: Session, table: flat.FlatTable) -> str:
     """Return where the figures are from, and what the rows are ordered by."""
+    is_on_gpu = session.is_timed_on_gpu
+    session = flat.timed_as(session, table.by)
     column, tick = flat.default_column(session, table.by), session.tick
     if isinstance(table.seconds, Unknown) or tick is None:
         return f"on paper, by {'FLOPs' if column == 'flops' else column}"
@@ -46,12 +48,13 @@ def says(session: Session, table: flat.FlatTable) -> str:
     if table.by != "operator":
         of = f"{units.thousands(tick.mean_forwards)} forwards"
         how = f"means of {of}" if timings is not None and timings.is_mean else "medians"
-        return f"{order}, {how}; {whole}"
+        return f"{order}, {how}; {whole}{' on the GPU' if is_on_gpu else ''}"
     how = "means" if operators is not None and operators.has_means else "medians"
     windows = operators.times.windows if operators is not None else 0
     of = f"{how} of {units.thousands(windows)} operator window{'s' * (windows != 1)}"
     interrupted = flat.interrupted_words(session, table)
-    return f"{order}, {of}; {whole}{interrupted and ', '}{interrupted}"
+    on = " of the host, which enqueues kernels" if is_on_gpu else ""
+    return f"{order}, {of}; {whole}{on}{interrupted and ', '}{interrupted}"
 
 
 def why_absent(rows: tuple[flat.FlatRow, ...]) -> tuple[str, ...]:

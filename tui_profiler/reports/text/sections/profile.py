@@ -9,6 +9,7 @@ from tui_profiler.queries.cost.totals import slowest_modules, throughput, why_no
 from tui_profiler.queries.panel.phrases import overhead_words
 from tui_profiler.queries.time.cores import thread_words
 from tui_profiler.queries.time.forward_kinds import forwards_words
+from tui_profiler.queries.time.gpu_times import gpu_words
 from tui_profiler.queries.time.modes import mode_words
 from tui_profiler.queries.time.node_seconds import part_of, root_seconds
 from tui_profiler.queries.time.slow_forwards import slow_words
@@ -52,6 +53,7 @@ def times(session: Session, tick: Tick, between: str = ", ") -> list[tuple[str, 
             f"p50 {units.duration(tick.latency_p50)}{between}"
             f"p95 {units.duration(tick.latency_p95)}",
         ),
+        *figure_text.labelled("on the GPU", gpu_words(session)),
         ("throughput", throughput(session)),
         ("forwards", counted),
         *figure_text.labelled("thread", thread_words(session)),

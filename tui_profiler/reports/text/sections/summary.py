@@ -96,7 +96,11 @@ def _times(session: Session) -> list[tuple[str, str]]:
     if tick is None:
         return []
     return [
-        ("latency", f"{duration(tick.latency_p50)} (p50), {duration(tick.latency_p95)} (p95)"),
+        (
+            "latency",
+            f"{duration(tick.latency_p50)} (p50), {duration(tick.latency_p95)} (p95)"
+            f"{' on the GPU' if session.is_timed_on_gpu else ''}",
+        ),
         ("throughput", totals.throughput(session)),
     ]
 
