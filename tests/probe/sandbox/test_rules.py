@@ -170,6 +170,30 @@ def test_the_filter_judges_each_call(
     assert said == (0x7FFF0000 if verdict == 0 else 0x00050000 | verdict)
 
 
+@pytest.mark.parametrize("name", sorted(seccomp.ARCHITECTURES))
+@pytest.mark.parametrize(
+    ("call", "arguments", "error"),
+    [
+        ("socket", (1, 1 | 0o2000000), 0),
+        ("socket", (1, 5), 0),
+        ("socket", (1, 2), errno.EPERM),
+        ("socket", (2, 1), errno.EPERM),
+        ("socket", (16, 3), errno.EPERM),
+        ("bind", (), 0),
+        ("connect", (), errno.EPERM),
+        ("socketpair", (1, 2), errno.EPERM),
+        ("kill", (1,), errno.EPERM),
+    ],
+)
+def test_with_cuda_a_unix_socket_may_be_opened_and_none_be_connected(
+    name: str, call: str, arguments: tuple[int, ...], error: int
+) -> None:
+    architecture = seccomp.ARCHITECTURES[name]
+    code = seccomp.program(architecture, PROCESS, is_for_cuda=True)
+    said = judged(code, architecture.audit, architecture.calls[call], arguments)
+    assert said == (0x7FFF0000 if error == 0 else 0x00050000 | error)
+
+
 def test_other_calls_pass_and_other_architectures_end_the_process() -> None:
     architecture = seccomp.ARCHITECTURES["x86_64"]
     code = seccomp.program(architecture, PROCESS)

@@ -37,6 +37,10 @@ _TRUNCATE = ("truncate files",)
 _PROGRAMS = ("run programs",)
 _PROCESSES = ("start processes", "signal, trace or read other processes")
 _SOCKETS = ("open sockets", "change modes, owners, times or attributes of files")
+_SOCKETS_WITH_CUDA = (
+    "connect sockets, or open other than Unix sockets",
+    "change modes, owners, times or attributes of files",
+)
 _TCP = ("connect or bind TCP",)
 
 _DEVICES = Path("/dev")
@@ -44,7 +48,7 @@ _READ_DEVICES = ("zero", "full", "random", "urandom", "shm")
 _FILESYSTEMS_OF_DEVICES = ("devpts", "devtmpfs")
 _CUDA_PLACES = {
     # The driver names its threads there, and keeps what processes share here.
-    "/proc/self/task": landlock.Access.WRITE_FILE,
+    "/proc/self/task": landlock.Access.WRITE_FILE | landlock.Access.TRUNCATE,
     "/dev/shm": landlock.FOLDER,
 }
 
@@ -143,7 +147,8 @@ def confine(
         raise ConfinementError("a process for a trial was asked for something else")
     device = trial_on or getattr(getattr(request, "spec", None), "device", "cpu")
     delivery = _delivery(request)
-    trials_on = None if trial_on else "cuda" if device.startswith("cuda") else "cpu"
+    is_for_cuda = device.startswith("cuda")
+    trials_on = None if trial_on else "cuda" if is_for_cuda else "cpu"
     try:
         folder = broker.make_folder(tempfile.gettempdir())
         served_by = broker.start(
@@ -157,10 +162,11 @@ def confine(
     downloads.fetch_by((lambda: None) if trial_on else served_by.download)
     places = (folder,) if delivery is None else (folder, delivery.folder)
     try:
-        _restrict(kernel, abi, _granted(places, device), filters=not why_no_filter)
+        granted = _granted(places, device)
+        _restrict(kernel, abi, granted, filters=not why_no_filter, is_for_cuda=is_for_cuda)
     except OSError as error:
         raise ConfinementError(f"the kernel refused the sandbox: {error.strerror}") from error
-    told = _told(abi, why_no_landlock, why_no_filter)
+    told = _told(abi, why_no_landlock, why_no_filter, is_for_cuda=is_for_cuda)
     _Here.confinement = Confinement(served_by, folder, told)
     return told
 
@@ -249,16 +255,23 @@ def _outside(folder: Path, closed: Collection[Path]) -> Iterator[Path]:
 
 
 def _restrict(
-    kernel: landlock.Kernel, abi: int, granted: dict[Path, landlock.Access], *, filters: bool
+    kernel: landlock.Kernel,
+    abi: int,
+    granted: dict[Path, landlock.Access],
+    *,
+    filters: bool,
+    is_for_cuda: bool,
 ) -> None:
     landlock.drop_privileges(kernel)
     if abi:
         landlock.restrict(kernel, abi, granted)
     if filters:
-        seccomp.install(kernel)
+        seccomp.install(kernel, is_for_cuda=is_for_cuda)
 
 
-def _told(abi: int, why_no_landlock: str, why_no_filter: str) -> messages.Sandbox:
+def _told(
+    abi: int, why_no_landlock: str, why_no_filter: str, *, is_for_cuda: bool = False
+) -> messages.Sandbox:
     filters = not why_no_filter
     denied: tuple[str, ...] = ()
     if abi:
@@ -266,7 +279,7 @@ def _told(abi: int, why_no_landlock: str, why_no_filter: str) -> messages.Sandbo
     if abi or filters:
         denied += _PROGRAMS
     if filters:
-        denied += _PROCESSES + _SOCKETS
+        denied += _PROCESSES + (_SOCKETS_WITH_CUDA if is_for_cuda else _SOCKETS)
     elif abi >= landlock.NETWORK_ABI:
         denied += _TCP
     lacks = tuple(why for why in (why_no_landlock, why_no_filter) if why)

@@ -10,7 +10,9 @@ programs, processes, all other sockets, other processes' memory, attributes of f
 2. Threads are allowed, processes are not: ``clone`` needs ``CLONE_THREAD``. ``clone3`` has its
    flags in memory, where a filter cannot see them; it fails as on an old kernel, and libc then
    uses ``clone``.
-3. It holds for the calling thread and what that starts later, and cannot be taken off.
+3. CUDA cannot be set up without a Unix socket that others may connect to: with a GPU such may be
+   opened and bound. None can be connected, and of these types none sends without.
+4. It holds for the calling thread and what that starts later, and cannot be taken off.
 
 Source: https://docs.kernel.org/userspace-api/seccomp_filter.html; numbers of
 ``arch/x86/entry/syscalls/syscall_64.tbl`` and ``include/uapi/asm-generic/unistd.h`` of Linux 6.18.
@@ -35,7 +37,7 @@ _ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
 _X32_BIT = 0x40000000
 
 _CLONE_THREAD = 0x00010000
-_AF_UNIX, _SOCK_STREAM, _TYPE_MASK = 1, 1, 0xF
+_AF_UNIX, _SOCK_STREAM, _SOCK_SEQPACKET, _TYPE_MASK = 1, 1, 5, 0xF
 
 
 @dataclass(frozen=True)
@@ -128,8 +130,14 @@ def why_not(kernel: Kernel) -> str:
     return ""
 
 
-def program(architecture: Architecture, process: int) -> bytes:
-    """Return the filter as instructions of classic BPF."""
+def program(architecture: Architecture, process: int, *, is_for_cuda: bool = False) -> bytes:
+    """Return the filter as instructions of classic BPF.
+
+    Args:
+        architecture: of the system calls.
+        process: the one that is filtered.
+        is_for_cuda: let CUDA be set up, by rule 3.
+    """
     code = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, architecture.audit),
@@ -141,7 +149,8 @@ def program(architecture: Architecture, process: int) -> bytes:
     ]
     for name, number in sorted(architecture.calls.items(), key=lambda item: item[1]):
         refused = (_RETURN, 0, 0, _ERRNO | _ERRORS.get(name, errno.EPERM))
-        body = [*_allowed_if(name, process), refused]
+        allowed = _allowed_for_cuda(name) if is_for_cuda else []
+        body = [*(allowed or _allowed_if(name, process)), refused]
         code += [(_EQUAL, 0, len(body), number), *body]
     code.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
@@ -176,18 +185,37 @@ def _allowed_if(name: str, process: int) -> list[tuple[int, int, int, int]]:
             return []
 
 
+def _allowed_for_cuda(name: str) -> list[tuple[int, int, int, int]]:
+    """Return what allows a call that CUDA needs and nothing else does."""
+    allow = (_RETURN, 0, 0, _ALLOW)
+    first, second = (_LOAD, 0, 0, _ARGUMENTS), (_LOAD, 0, 0, _ARGUMENTS + 8)
+    match name:
+        case "socket":
+            kind, is_unix = (_AND, 0, 0, _TYPE_MASK), (_EQUAL, 0, 5, _AF_UNIX)
+            is_stream, is_packets = (_EQUAL, 1, 0, _SOCK_STREAM), (_EQUAL, 0, 1, _SOCK_SEQPACKET)
+            return [first, is_unix, second, kind, is_stream, is_packets, allow]
+        case "bind":
+            return [allow]
+        case _:
+            return []
+
+
 def _skipped_if(values: tuple[int, ...], count: int) -> list[tuple[int, int, int, int]]:
     """Return what skips ``count`` instructions behind it where what was loaded is one of these."""
     most = len(values) - 1
     return [(_EQUAL, most - place + count, 0, value) for place, value in enumerate(values)]
 
 
-def install(kernel: Kernel) -> None:
+def install(kernel: Kernel, *, is_for_cuda: bool = False) -> None:
     """Filter the system calls of this thread, and of all that it starts later.
 
     ``no_new_privs`` is set already.
+
+    Args:
+        kernel: of this process.
+        is_for_cuda: as of ``program``.
     """
-    code = program(ARCHITECTURES[platform.machine()], os.getpid())
+    code = program(ARCHITECTURES[platform.machine()], os.getpid(), is_for_cuda=is_for_cuda)
     held = ctypes.create_string_buffer(code, len(code))
     # ``struct sock_fprog``: the number of instructions, padding, and where they are.
     described = struct.pack("@HP", len(code) // 8, ctypes.addressof(held))

@@ -62,7 +62,7 @@ class ProgramTimes:
         self._set_clock = _SetClock()
         self._misdated = 0
         """Forwards left out because the clock was set while they ran."""
-        self._cost = EstimatedCost()
+        self._cost = EstimatedCost(clock.device)
         self._recorder = TimeRecorder(clock, nodes, model, self._cost, budget)
         self._credit = _Credit()
         self._cpu_before = time.thread_time()

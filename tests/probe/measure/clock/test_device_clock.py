@@ -222,3 +222,55 @@ def test_a_model_on_the_processor_has_no_device() -> None:
     assert device_clock_of(nn.Linear(2, 2)) is None
     assert device_clock_of(nn.Module()) is None
     assert device_clock_of(nn.Linear(2, 2, device="meta")) is None
+
+
+def test_it_is_told_whether_the_device_had_caught_up_with_the_host(
+    watched: Watched, model: Kernel, device: SimulatedDevice
+) -> None:
+    """A device that has nothing queued runs at once what is launched."""
+    model(0)
+    device.run()
+    assert (watched.message().forwards, watched.message().caught_up) == (1, 0)
+    device.is_idle = True
+    model(0)
+    message = watched.message()
+    assert (message.forwards, message.caught_up) == (2, 1)
+
+
+def test_what_setting_marks_takes_is_taken_off_where_the_device_waits(
+    model: Kernel, device: SimulatedDevice
+) -> None:
+    """Marks of 0.2 s each: 3 calls inside of the root, 1 inside of its first part."""
+    clock = DeviceClock(device)
+    watched = ModuleClock(model, device=clock)
+    watched.install()
+    device.is_idle, device.mark_seconds = True, 0.2
+    model(0)
+    forwards = clock.read()
+    watched.uninstall()
+    figures = {}
+    for each in (0.0, 0.4 / 1.5, 99.0):
+        aggregator = DeviceAggregator(module_nodes(model), model, each)
+        aggregator.add(forwards)
+        message = aggregator.message(0.0, clock)
+        whole = memoryview(message.mean_per_forward).cast("f").tolist()
+        own = memoryview(message.own_mean_per_forward).cast("f").tolist()
+        assert whole[0] == pytest.approx(sum(own), rel=1e-5)
+        assert min(own) >= -1e-6
+        figures[each] = whole
+    # root, part 0, part 0.0, part 1; a mark lies in a call for each end of calls inside, and one.
+    assert figures[0.0] == pytest.approx([7.5 + 7 * 0.2, 3 + 3 * 0.2, 2.2, 4.2])
+    assert figures[0.4 / 1.5] == pytest.approx([7.5, 3.0, 2.0, 4.0])
+    assert figures[99.0] != figures[0.0]
+
+
+def test_a_call_on_a_stream_that_is_behind_costs_its_forward_alone(
+    watched: Watched, model: Kernel, device: SimulatedDevice
+) -> None:
+    model(0)
+    device.run()
+    device.forget_one_mark()
+    model(0)
+    device.run()
+    message = watched.message()
+    assert (message.forwards, message.dropped, message.why_none) == (1, 1, "")

@@ -317,3 +317,22 @@ def test_a_nan_in_weights_is_told_from_one_that_is_made() -> None:
     assert told.first_nan is not None
     assert found.nodes[told.first_nan.node].path == "1.linear"
     assert told.first_nan.is_in_weights
+
+
+def test_a_step_that_was_given_up_is_not_told_when_it_comes_late() -> None:
+    """On a GPU its rows are those of the next step by then."""
+    model = net()
+    reader = ValueReader(TreeIndex(module_nodes(model), model), budget=math.inf, least_seconds=0.0)
+    reader.is_wanted = True
+    former = reader.next_step(model, 1.0)
+    assert former is not None
+    reader.give_up()
+    latter = reader.next_step(model, 2.0)
+    assert latter is not None
+    assert former.read((torch.ones(3),), "activation") == []
+
+    reader.add(former, (), 1, 3.0)
+    assert not list(reader.messages(3.0))
+    assert reader.next_step(model, 9.0) is None  # The latter is still to come.
+    reader.add(latter, (), 2, 10.0)
+    assert [one.step for one in reader.messages(10.0)] == [2]

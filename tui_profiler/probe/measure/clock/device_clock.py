@@ -10,29 +10,45 @@ In recorded steps of training, the backward as well: an event where it comes to 
 4. What the device's library raises ends the timing, with its words as the reason; it never reaches
    the program.
 
-The only lines that touch ``torch.cuda`` are ``device_clock_of`` and the class below it. They were
-never run on hardware; everything else is tested on a simulated device.
+5. In a stream that waits for the host, setting marks takes time between the marks. Of such
+   forwards it is taken off, by the calls inside of each.
+
+The only lines that touch ``torch.cuda`` are ``device_clock_of``, the class below it and
+``torch_compat/cuda_events.py``; everything else is tested on a simulated device.
 """
+
+from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from time import perf_counter
 from typing import NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
-import torch
 from torch import nn
 
 from tui_profiler.messages import Node
 from tui_profiler.messages.windows import DeviceTimes
 from tui_profiler.probe.measure.clock.forward_pattern import Pattern, Patterns
-from tui_profiler.probe.measure.clock.totals_columns import Columns
+from tui_profiler.probe.measure.clock.totals_columns import Columns, Floats
 from tui_profiler.probe.measure.clock.tree_index import TreeIndex
+from tui_profiler.probe.torch_compat import cuda_events
 from tui_profiler.probe.torch_compat.modules import each_parameter
 
 MOST_EVENTS = 20_000
 """Of all forwards that wait to be read; a decoder of 500 modules has 20 forwards under way."""
 MOST_IN_STEPS = 10_000
 """Forwards of recorded steps that wait to be asked for."""
+MOST_SECONDS = 0.001
+"""Of reading times at once, for one forward at least: what was not read then is not in any figure,
+and there are enough others."""
+NOT_READY = "not ready"
+"""In what CUDA says of the time between events that were not both reached."""
+MARK_FACTOR = 1.5
+"""Between operators a mark costs once to twice what it costs in a tight loop
+(``CACHE_FACTOR`` of ``overhead.py``)."""
 WINDOW = 64
 """The last forwards that medians speak of."""
 
@@ -62,6 +78,10 @@ class Device(Protocol):
 
     def is_capturing(self) -> bool:
         """Say whether what is launched now becomes part of a graph, instead of running."""
+        ...
+
+    def asking(self) -> AbstractContextManager[None]:
+        """Return what questions about events are asked in, so that they disturb no capture."""
         ...
 
 
@@ -141,6 +161,10 @@ class DeviceClock:
         self.why_none = ""
         """Why no more forwards are timed; empty while they are."""
 
+    def another(self) -> DeviceClock:
+        """Return a clock of the same device that knows nothing yet."""
+        return DeviceClock(self._device)
+
     def new_forward(self) -> list[object]:
         """Return the list for the host's events of a forward that begins."""
         return [] if self.why_none else Marks()
@@ -196,6 +220,15 @@ class DeviceClock:
         else:
             self.leave_out(events)
 
+    def _seconds_of(self, pairs: list[tuple[DeviceEvent, DeviceEvent]]) -> list[float] | None:
+        """Return the time of each call; None where one is on a stream that is not as far."""
+        try:
+            return [self._device.seconds_between(*pair) for pair in pairs]
+        except RuntimeError as error:
+            if NOT_READY in str(error):
+                return None
+            raise
+
     def mark(self) -> DeviceMark | None:
         """Set a mark behind what was launched so far; None where it cannot be. Never raises."""
         try:
@@ -208,7 +241,8 @@ class DeviceClock:
     def is_reached(self, mark: DeviceMark) -> bool:
         """Say whether the device has come to a mark; yes where nothing is timed any more."""
         try:
-            return bool(self.why_none) or mark.event.query()
+            with self._device.asking():
+                return bool(self.why_none) or mark.event.query()
         except RuntimeError as error:
             self._fail(error)
             return True
@@ -216,9 +250,10 @@ class DeviceClock:
     def seconds_since(self, began: DeviceMark, mark: DeviceMark) -> float | None:
         """Return the time between two marks, None where the device has not come to both."""
         try:
-            if self.why_none or not (began.event.query() and mark.event.query()):
-                return None
-            return self._device.seconds_between(began.event, mark.event)
+            with self._device.asking():
+                if self.why_none or not (began.event.query() and mark.event.query()):
+                    return None
+                return self._device.seconds_between(began.event, mark.event)
         except RuntimeError as error:
             self._fail(error)
             return None
@@ -252,20 +287,30 @@ class DeviceClock:
             self._give_back(events.pairs)
 
     def read(self) -> list[DeviceForward]:
-        """Return the forwards that the device has run since the last time."""
+        """Return the forwards that the device has run since the last time, those in steps all."""
         found: list[DeviceForward] = []
         try:
-            while self._waiting and _is_reached(self._waiting[0].pairs):
-                modules, times, pairs, as_traced, is_in_step, caught_up = self._waiting.popleft()
-                seconds = [self._device.seconds_between(*pair) for pair in pairs]
+            with self._device.asking():
+                self._read(found)
+        except RuntimeError as error:
+            self._fail(error)
+        return found
+
+    def _read(self, found: list[DeviceForward]) -> None:
+        end = perf_counter() + MOST_SECONDS
+        while self._waiting and _is_reached(self._waiting[0].pairs):
+            modules, times, pairs, as_traced, is_in_step, caught_up = self._waiting.popleft()
+            if is_in_step or not found or perf_counter() < end:
+                seconds = self._seconds_of(pairs)
+                if seconds is None:
+                    self.dropped += as_traced
+                    self._give_back(pairs)
+                    continue
                 if as_traced:
                     found.append(DeviceForward(modules, times, seconds, caught_up))
                 if is_in_step and len(self._in_steps) < MOST_IN_STEPS:
                     self._in_steps[id(times)] = times, self._call_times(pairs, seconds)
-                self._give_back(pairs)
-        except RuntimeError as error:
-            self._fail(error)
-        return found
+            self._give_back(pairs)
 
     def close(self) -> None:
         """Forget every forward; their events are used again."""
@@ -316,7 +361,8 @@ class DeviceClock:
     def _has_caught_up(self, pairs: list[tuple[DeviceEvent, DeviceEvent]]) -> bool:
         """Say whether the device has come to the last call inside of a forward that just ended."""
         try:
-            return len(pairs) > 1 and pairs[-2][0].query()
+            with self._device.asking():
+                return len(pairs) > 1 and pairs[-2][0].query()
         except RuntimeError as error:
             self._fail(error)
             return False
@@ -327,15 +373,24 @@ class DeviceClock:
 
 
 def _is_reached(pairs: list[tuple[DeviceEvent, DeviceEvent]]) -> bool:
-    # The root's end is the last; a module may have run on another stream, so the others are asked
-    # as well.
-    return pairs[-1][1].query() and all(b.query() and e.query() for b, e in pairs)
+    # The root's end is the last. A module may have run on another stream: its time then says so.
+    return pairs[-1][1].query()
 
 
 class DeviceAggregator:
     """Adds up what the device took, by node."""
 
-    def __init__(self, nodes: Sequence[Node], model: nn.Module) -> None:
+    def __init__(self, nodes: Sequence[Node], model: nn.Module, call_seconds: float = 0.0) -> None:
+        """Begin with nothing.
+
+        Args:
+            nodes: of the model's tree.
+            model: whose forwards are timed.
+            call_seconds: that timing one call takes on the host.
+        """
+        self._call_seconds = MARK_FACTOR * call_seconds
+        self._inside: WeakKeyDictionary[Pattern, Floats] = WeakKeyDictionary()
+        """Calls inside of each call of a pattern, itself counted half."""
         self._patterns = Patterns(TreeIndex(nodes, model))
         self._columns = Columns(len(nodes), WINDOW)
         self._forwards = 0
@@ -344,8 +399,11 @@ class DeviceAggregator:
     def add(self, forwards: Sequence[DeviceForward]) -> None:
         """Take in forwards."""
         for forward in forwards:
+            pattern = self._pattern(forward)
             seconds = np.array([forward.seconds], np.float64)
-            self._columns.add(self._pattern(forward), seconds)
+            if forward.has_caught_up and self._call_seconds:
+                seconds -= self._marking(pattern, forward, seconds[0])
+            self._columns.add(pattern, seconds)
             self._forwards += 1
             self._caught_up += forward.has_caught_up
 
@@ -376,12 +434,46 @@ class DeviceAggregator:
             caught_up=self._caught_up,
         )
 
+    def _marking(self, pattern: Pattern, forward: DeviceForward, seconds: Floats) -> Floats:
+        """Return (calls,) what setting the marks of a forward took inside of each call.
+
+        At most so much that no call's own time is less than nothing.
+        """
+        inside = self._inside.get(pattern)
+        if inside is None:
+            count = len(forward.modules)
+            starts, ends = np.frombuffer(forward.times, np.float64).reshape(2, count)
+            inside = self._inside[pattern] = calls_inside(starts, ends) + 0.5
+        own, marks = own_of(pattern, seconds), own_of(pattern, inside)
+        each = min(self._call_seconds, float((own / marks).min(initial=self._call_seconds)))
+        return max(each, 0.0) * inside
+
     def _pattern(self, forward: DeviceForward) -> Pattern:
         starts = np.frombuffer(forward.times, np.float64)[: len(forward.modules)]
         for pattern in self._patterns.like(forward.modules):
             if pattern.matches(starts[None])[0]:
                 return pattern
         return self._patterns.learn(forward.modules, starts)
+
+
+def calls_inside(starts: Floats, ends: Floats) -> Floats:
+    """Return (calls,) how many calls lie inside of each, in the order of their ends."""
+    found = np.zeros(len(starts))
+    open_calls: list[int] = []
+    for call, start in enumerate(starts.tolist()):
+        while open_calls and starts[open_calls[-1]] >= start:
+            found[call] += found[open_calls.pop()] + 1
+        open_calls.append(call)
+    return found
+
+
+def own_of(pattern: Pattern, whole: Floats) -> Floats:
+    """Return (calls,) of a figure that each call has with those inside of it, what is its own."""
+    own = whole[pattern.calls].copy()
+    if len(pattern.callers):
+        inside = whole[pattern.calls][pattern.nested]
+        own[pattern.callers] -= np.add.reduceat(inside, pattern.nested_first)
+    return own
 
 
 def device_clock_of(model: nn.Module) -> DeviceClock | None:
@@ -392,15 +484,17 @@ def device_clock_of(model: nn.Module) -> DeviceClock | None:
 
 
 class _Cuda:
-    """The current device of CUDA; never run on hardware so far."""
+    """The current device of CUDA."""
 
     def event(self) -> DeviceEvent:
-        return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch
+        event: DeviceEvent = cuda_events.timing_event()
+        return event
 
     def seconds_between(self, began: DeviceEvent, ended: DeviceEvent) -> float:
-        assert isinstance(began, torch.cuda.Event)
-        assert isinstance(ended, torch.cuda.Event)
-        return float(began.elapsed_time(ended)) / 1e3
+        return cuda_events.milliseconds_between(began, ended) / 1e3
 
     def is_capturing(self) -> bool:
-        return torch.cuda.is_current_stream_capturing()
+        return cuda_events.is_capturing()
+
+    def asking(self) -> AbstractContextManager[None]:
+        return cuda_events.beside_captures()

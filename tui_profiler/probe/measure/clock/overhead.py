@@ -21,6 +21,7 @@ from torch import nn
 
 from tui_profiler.messages import Overhead
 from tui_profiler.probe.measure.clock.call_recorder import Watching
+from tui_profiler.probe.measure.clock.device_clock import DeviceClock
 from tui_profiler.probe.measure.clock.timed_call import Call
 from tui_profiler.probe.process.yielding import rest
 from tui_profiler.probe.torch_compat.internals import run_engine
@@ -59,6 +60,7 @@ MOST_COMPARED = 256
 _INTERVALS = 40
 _CALLS = 500
 _MARKED_CALLS = 40
+_DEVICE_CALLS = 40
 _REPEATS = 5
 
 
@@ -173,8 +175,13 @@ class StepCost:
 class EstimatedCost:
     """What watching a program that is not ours costs, from what is recorded of it."""
 
-    def __init__(self) -> None:
-        low = max(call_seconds(), 1e-9)
+    def __init__(self, device: DeviceClock | None = None) -> None:
+        """Calibrate what a recorded call costs.
+
+        Args:
+            device: of the clock that records them; None: a CPU.
+        """
+        low = max(call_seconds(device), 1e-9)
         self._call = CallCost((low + CACHE_FACTOR * low) / 2, low, CACHE_FACTOR * low)
         self._intervals: deque[_Interval] = deque(maxlen=_INTERVALS)
 
@@ -355,25 +362,30 @@ class _Leaf(nn.Module):
 class _Calls(nn.Module):
     """Calls a leaf many times, through whatever it is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, calls: int) -> None:
         super().__init__()
         self.leaf = _Leaf()
         self.call = nn.Module.__call__
+        self._calls = calls
 
     def forward(self) -> None:
         leaf, call = self.leaf, self.call
-        for _ in range(_CALLS):
+        for _ in range(self._calls):
             call(leaf)
 
 
-def call_seconds() -> float:
+def call_seconds(device: DeviceClock | None = None) -> float:
     """Measure what recording adds to one call of a module, in a tight loop; takes a few ms.
 
     Nothing is exchanged for it: calls of other modules are not touched.
+
+    Args:
+        device: a clock of the device on which each call is timed as well; None: none is.
     """
-    model = _Calls()
+    calls = _CALLS if device is None else _DEVICE_CALLS
+    model = _Calls(calls)
     plain = nn.Module.__call__
-    watching = Watching(plain, _CALLS * _REPEATS * 4)
+    watching = Watching(plain, calls * _REPEATS * 4, None if device is None else device.another())
     watching.watch(model)
     best_plain = best_watched = float("inf")
     for _ in range(_REPEATS):
@@ -388,7 +400,7 @@ def call_seconds() -> float:
         best_watched = min(best_watched, time.perf_counter() - began)
         watching.take()
     watching.close()
-    return max(best_watched - best_plain, 0.0) / _CALLS
+    return max(best_watched - best_plain, 0.0) / calls
 
 
 class _Addition(nn.Module):
@@ -411,15 +423,20 @@ class _Chain(nn.Module):
         return x
 
 
-def marked_call_seconds() -> float:
+def marked_call_seconds(device: DeviceClock | None = None) -> float:
     """Measure what recording a step adds to one call of a module, forward and backward.
 
     In a chain of additions of one number; takes some ten milliseconds. Nothing is exchanged for it,
     and no random number is drawn.
+
+    Args:
+        device: as of ``call_seconds``.
     """
     model = _Chain()
     plain = nn.Module.__call__
-    watching = Watching(plain, _MARKED_CALLS * _REPEATS * 4)
+    watching = Watching(
+        plain, _MARKED_CALLS * _REPEATS * 4, None if device is None else device.another()
+    )
     best_plain = best_marked = float("inf")
     with torch.enable_grad():
         x = torch.ones(1, requires_grad=True)

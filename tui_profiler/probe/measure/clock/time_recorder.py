@@ -21,7 +21,12 @@ from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.cpu_times import CpuReadings
 from tui_profiler.probe.measure.clock.device_clock import DeviceAggregator
 from tui_profiler.probe.measure.clock.forward import Forward
-from tui_profiler.probe.measure.clock.overhead import CostMeter, Governor, total_overhead
+from tui_profiler.probe.measure.clock.overhead import (
+    CostMeter,
+    Governor,
+    call_seconds,
+    total_overhead,
+)
 from tui_profiler.probe.torch_compat.compilations import Compiled
 
 
@@ -53,7 +58,9 @@ class TimeRecorder:
         self._cost = cost
         self._device_warms_up = device_warms_up
         self._totals = Aggregator(nodes, model, batch=batch)
-        self._device_totals = DeviceAggregator(nodes, model)
+        device = clock.device
+        marking = 0.0 if device is None else call_seconds(device)
+        self._device_totals = DeviceAggregator(nodes, model, marking)
         self._readings = CpuReadings(budget)
         self._modes = Modes(clock.passes, is_on_gpu=clock.device is not None)
         self._compiled = Compiled()

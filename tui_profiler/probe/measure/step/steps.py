@@ -547,7 +547,7 @@ class TrainingSteps:
             self._sampler.stop()
             self._forget()
         elif not is_late and not recorder.is_driving:
-            self.cost = self.cost or StepCost(max(marked_call_seconds(), 1e-9))
+            self.cost = self.cost or StepCost(max(marked_call_seconds(self._clock.device), 1e-9))
             recorder.is_driving = True
             self._sampler.start(recorder.thread, self._forward_code)
         if recorder.is_driving and recorder.next_values is None:

@@ -97,7 +97,8 @@ class ValueReader:
         self.seconds = 0.0
         """That reading took so far, on the program's threads."""
         self._due = 0.0
-        self._is_under_way = False
+        self._under_way: StepValues | None = None
+        """The step that is read, until it is added or given up."""
         self._device: DeviceRows | None = None
         self._parameters: dict[int, tuple[int, str]] = {}
         """Node and path of each, by ``id``."""
@@ -117,7 +118,7 @@ class ValueReader:
             model: whose step it is; None: it is gone.
             now: second of ``time.perf_counter``.
         """
-        if not self.is_wanted or self._is_under_way or now < self._due or model is None:
+        if not self.is_wanted or self._under_way is not None or now < self._due or model is None:
             return None
         first = next(each_parameter(model), None)
         is_on_gpu = first is not None and first.device.type == "cuda"
@@ -125,7 +126,6 @@ class ValueReader:
             self._device = DeviceRows(is_pinned=True)
         if self._device is not None:
             self._device.clear()
-        self._is_under_way = True
         self._parameters = {}
         for path, module in modules_in_order(model):
             node = self._index.anywhere(module)
@@ -133,14 +133,19 @@ class ValueReader:
                 if one is not None:
                     whole = f"{path}.{name}" if path else name
                     self._parameters.setdefault(id(one), (node, whole))
-        return StepValues(frozenset(self._parameters), self._device)
+        self._under_way = StepValues(frozenset(self._parameters), self._device)
+        return self._under_way
 
     def give_up(self) -> None:
-        """Expect no step any more: what was to be read is not told."""
-        self._is_under_way = False
+        """Expect no step any more: what was to be read is not told, should it still come."""
+        if self._under_way is not None:
+            self._under_way.close()
+            self._under_way = None
 
     def add(self, values: StepValues, forwards: Iterable[Forward], step: int, now: float) -> None:
         """Add a step that was read, and say when the next one is due.
+
+        One that was given up meanwhile is left out: its rows on a GPU may be those of the next.
 
         Args:
             values: of it.
@@ -148,8 +153,10 @@ class ValueReader:
             step: which it was.
             now: second of ``time.perf_counter``.
         """
-        self._is_under_way = False
         self.seconds += values.seconds
+        if values is not self._under_way:
+            return
+        self._under_way = None
         self._due = now + max(self._least_seconds, values.seconds / (BUDGET * self._budget))
         found = _Step(values, self._root)
         for forward in forwards:

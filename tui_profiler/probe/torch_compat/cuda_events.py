@@ -1,0 +1,118 @@
+"""Events on a stream of CUDA, set and asked with as little as possible around them.
+
+``torch.cuda.Event.record`` makes a new ``Stream`` for each event: at two events a module call that
+was most of what timing a model on a GPU cost. Private names used here:
+
+| name | what for | when it is gone |
+|---|---|---|
+| ``torch._C._CudaEventBase`` | setting an event on a stream that is known | \
+``torch.cuda.Event``, about 4 µs slower |
+| ``torch._C._cuda_getDevice``, ``._cuda_getCurrentStream`` | the stream | the same |
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+_Base: Any = getattr(torch._C, "_CudaEventBase", None)
+_device = getattr(torch._C, "_cuda_getDevice", None)
+_stream_of = getattr(torch._C, "_cuda_getCurrentStream", None)
+_THREAD_LOCAL = 1
+"""``CU_STREAM_CAPTURE_MODE_THREAD_LOCAL``."""
+
+
+class _Streams:
+    """The last stream that was current, as torch has it and as ``Stream``."""
+
+    def __init__(self) -> None:
+        self._known: tuple[tuple[int, int, int] | None, Any] = None, None
+
+    def current(self) -> Any:
+        """Return the current stream of the current device."""
+        data = _stream_of(_device())  # type: ignore[misc]  # asked where both are there
+        known, stream = self._known
+        if data != known:
+            make: Any = torch.cuda.Stream
+            stream = make(stream_id=data[0], device_index=data[1], device_type=data[2])
+            self._known = data, stream
+        return stream
+
+
+_STREAMS = _Streams()
+
+
+def timing_event() -> Any:
+    """Return an event that is not set yet: with ``record``, ``query`` and ``elapsed_time``."""
+    if _Base is None or _device is None or _stream_of is None:
+        return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch
+    return _event_class()(enable_timing=True)
+
+
+class _Class:
+    """Made at the first event: a torch without CUDA has no base for it."""
+
+    made: type | None = None
+
+
+def _event_class() -> Any:
+    if _Class.made is None:
+
+        def record(self: Any) -> None:
+            _Base.record(self, _STREAMS.current())
+
+        _Class.made = type("TimingEvent", (_Base,), {"record": record})
+    return _Class.made
+
+
+def milliseconds_between(began: Any, ended: Any) -> float:
+    """Return the time between two events that were reached."""
+    return float(began.elapsed_time(ended))
+
+
+def is_capturing() -> bool:
+    """Return whether what is launched on the current stream becomes part of a CUDA graph."""
+    return torch.cuda.is_current_stream_capturing()
+
+
+@contextmanager
+def beside_captures() -> Iterator[None]:
+    """Ask about events without ending a capture of a CUDA graph on another thread.
+
+    While one thread captures in the global mode, which is torch's default, a question about an
+    event on any other fails, and the capture with it; not on a thread whose own mode is local.
+
+    Source: CUDA Driver API, ``cuThreadExchangeStreamCaptureMode``.
+    """
+    driver = _driver()
+    if driver is None:
+        yield
+        return
+    mode = ctypes.c_int(_THREAD_LOCAL)
+    driver(ctypes.byref(mode))
+    try:
+        yield
+    finally:
+        driver(ctypes.byref(mode))
+
+
+class _Driver:
+    exchange: Any = None
+    is_looked_up = False
+
+
+def _driver() -> Any:
+    """Return the function of the driver; None where it is not loaded, or older than CUDA 10.1."""
+    if not _Driver.is_looked_up and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch
+        _Driver.is_looked_up = True
+        try:
+            library = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)
+            _Driver.exchange = library.cuThreadExchangeStreamCaptureMode
+        except (OSError, AttributeError):
+            _Driver.exchange = None
+    return _Driver.exchange
