@@ -206,6 +206,13 @@ MESSAGES: tuple[messages.Message, ...] = (
         *("a reason", ""),
         *[b"\1\0\0\0"] * 18,
     ),
+    messages.Generation(
+        *(1.0, 3, 1, 1, 2.0, 7.0, 12.0, True),
+        *(0.5, 0.75, 0.125, messages.Unknown("no"), 22, 100.0, 200.0, 300.0),
+        *(messages.GenerationPhase(3, 42, 0.5), messages.GenerationPhase(30, 60, 1.5), 0.25),
+        messages.TokenCache("DynamicCache", b"\1\0\0\0\0\0\0\0", 18.0, 2, 512.0, 64, False),
+        *("", 5, 4, True),
+    ),
     messages.ProgramsSeen(
         2.0,
         (messages.ProgramUse(7, "cc1", 0.5, 99),),

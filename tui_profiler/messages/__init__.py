@@ -10,6 +10,7 @@ from typing import TypeAlias
 from tui_profiler.messages.base import *
 from tui_profiler.messages.failure import *
 from tui_profiler.messages.files import *
+from tui_profiler.messages.generation import *
 from tui_profiler.messages.hardware import *
 from tui_profiler.messages.live import *
 from tui_profiler.messages.model import *
@@ -77,4 +78,5 @@ Message: TypeAlias = (
     | ModelValues
     | OutOfMemory
     | Compilations
+    | Generation
 )

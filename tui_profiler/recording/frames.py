@@ -58,6 +58,7 @@ class Kind(IntEnum):
     TRAINING_STEP = 15
     BACKWARD_OPERATORS = 16
     MODEL_VALUES = 17
+    GENERATION = 18
 
 
 _KINDS: dict[type, Kind] = {
@@ -73,6 +74,7 @@ _KINDS: dict[type, Kind] = {
     messages.TrainingStep: Kind.TRAINING_STEP,
     messages.BackwardOperators: Kind.BACKWARD_OPERATORS,
     messages.ModelValues: Kind.MODEL_VALUES,
+    messages.Generation: Kind.GENERATION,
     messages.TraceStarted: Kind.TRACE_STARTED,
     messages.Nodes: Kind.TRACE_PART,
     messages.Edges: Kind.TRACE_PART,

@@ -83,8 +83,8 @@ def apply(session: Session, message: messages.Message | Jump | Remembered) -> Se
             | messages.ModelValues()
         ):
             return _trained(session, message)
-        case messages.ModeSeen():
-            return _mode(session, message)
+        case messages.ModeSeen() | messages.Generation():
+            return _ran(session, message)
         case messages.Compilations():
             return replace(session, compilations=message)
         case messages.Sample():
@@ -194,6 +194,7 @@ def _looking_at(session: Session, tree: Tree) -> Session:
         trial=None,
         slow=(),
         training=None,
+        generation=None,
         slow_steps=(),
         around_slow=(),
         backward=None,
@@ -317,8 +318,12 @@ def _tick_bytes(tick: messages.Tick) -> int:
     return len(tick.nodes) * 15 + 400
 
 
-def _mode(session: Session, message: messages.ModeSeen) -> Session:
+def _ran(session: Session, message: messages.ModeSeen | messages.Generation) -> Session:
     """Take in how forwards ran; threads are those of the thread that runs them."""
+    if isinstance(message, messages.Generation):
+        # A probe may send anything, a part of a figure too.
+        is_whole = message.cache is None or len(message.cache.layers) % 8 == 0
+        return replace(session, generation=message) if is_whole else session
     machine = session.environment
     if machine is not None and message.settings:
         machine = replace(machine, threads=message.settings[0].threads)

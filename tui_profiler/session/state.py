@@ -119,6 +119,8 @@ class Session(Struct, frozen=True, eq=False):
     """Operators of the backward; None before the first window on a step."""
     values: ValueColumns | None = None
     """What values are like in steps of training; None before they were asked for and read."""
+    generation: messages.Generation | None = None
+    """Requests of a language model; None before one was seen."""
     mode: messages.ModeSeen | None = None
     """How its forwards ran, None before one was recorded."""
     replays: tuple[messages.Replayed, ...] = ()

@@ -58,6 +58,7 @@ _KEPT = {
     Kind.TRAINING_STEP: 1,
     Kind.BACKWARD_OPERATORS: 1,
     Kind.MODEL_VALUES: 1,
+    Kind.GENERATION: 1,
 }
 """How many of the last ones a session can show."""
 _FURTHER = (Kind.TICK, Kind.SAMPLE)

@@ -32,6 +32,7 @@ _REPLACEABLE = (
     messages.Compilations,
     messages.TrainingStep,
     messages.BackwardOperators,
+    messages.Generation,
     messages.Sample,
     messages.Heartbeat,
     messages.Overhead,

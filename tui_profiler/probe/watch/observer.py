@@ -60,6 +60,7 @@ _OF_NOW = (
     messages.ModeSeen,
     messages.TrainingStep,
     messages.ModelValues,
+    messages.Generation,
 )
 """What tells of the present: a viewer that comes later must not take it for new."""
 
@@ -418,6 +419,7 @@ class Observer:
             strangers=self._elsewhere.meet if self._elsewhere is not None else None,
             entry=entry,
             passes=BackwardPasses(model),
+            reads_tokens=True,
         )
 
     def _tick(self, times: ProgramTimes, *, is_last: bool = False) -> None:

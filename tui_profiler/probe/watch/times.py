@@ -26,6 +26,7 @@ from tui_profiler.probe.measure.clock.overhead import (
 )
 from tui_profiler.probe.measure.clock.time_recorder import TimeRecorder
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
+from tui_profiler.probe.measure.generation.requests import Requests
 from tui_profiler.probe.measure.ranks.steps import Steps
 from tui_profiler.probe.measure.step.marks import MARKS
 from tui_profiler.probe.measure.step.recorder import StepRecorder
@@ -79,6 +80,7 @@ class ProgramTimes:
         """Recorded so far."""
         self._windows = ProgramWindows(nodes, model, budget)
         self._steps = Steps(model)
+        self._requests = Requests(is_on_device=clock.device is not None)
         self._governor = self._recorder.governor
         self._in_a_row = 0
         """Steps of training that were recorded."""
@@ -142,6 +144,9 @@ class ProgramTimes:
             kept = {id(one) for one in forwards}
             windowed = [one for one in finished if one.used or id(one) not in kept]
             self._training.take(finished, windowed, time.perf_counter())
+        kept = {id(one) for one in forwards}
+        slowed = {id(one) for one in finished if id(one) not in kept or one.began < self._began}
+        self._requests.add(finished, slowed, time.perf_counter())
         forwards = [one for one in forwards if one.values is None]
         now = time.monotonic()
         if forwards:
@@ -233,6 +238,9 @@ class ProgramTimes:
             if (found := self._recorder.govern()) is not None:
                 yield found
         yield from self._recorder.modes(at)
+        if or_cold:
+            self._requests.finish()  # No forward has come for a while.
+        yield from self._requests.messages(at)
         or_cold = or_cold and self._is_cold_new
         if not self._is_new and not or_cold:
             return

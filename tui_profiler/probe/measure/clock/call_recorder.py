@@ -47,7 +47,9 @@ from tui_profiler.probe.measure.clock.thread_usage import (
     usage_between,
 )
 from tui_profiler.probe.measure.clock.timed_call import Call, timed_call
+from tui_profiler.probe.measure.clock.token_reader import TokenReader
 from tui_profiler.probe.torch_compat.forward_kind import Kind, kind_of
+from tui_profiler.probe.torch_compat.forward_tokens import ForwardTokens
 from tui_profiler.probe.torch_compat.internals import is_compiled, sequence_number
 from tui_profiler.probe.torch_compat.threads import is_graph_kept, is_in_backward
 from tui_profiler.probe.torch_compat.versions import COMPILES_PARTS_ALONE
@@ -73,6 +75,7 @@ class Watching:
         device: DeviceClock | None = None,
         traced: Kind | None = None,
         strangers: Callable[[nn.Module], bool] | None = None,
+        tokens: TokenReader | None = None,
     ) -> None:
         self.is_wanted = False
         """Whether forwards that begin now are recorded."""
@@ -111,8 +114,8 @@ class Watching:
         self._in_other: set[int] = set()
         self._others: deque[tuple[int, float, float]] = deque(maxlen=MOST_OTHERS)
         self._strangers = strangers
-        self._pending_events = pending_events
-        self._pending = 0
+        self._tokens = tokens or TokenReader()
+        self._pending_events, self._pending = pending_events, 0
         self._is_open = True
         self._finished: deque[_Finished] = deque()
         self._under_way: dict[int, list[object]] = {}
@@ -145,6 +148,15 @@ class Watching:
         self.is_wanted = root is not None
         self.watched = _nobody if root is None else weakref.ref(root)
         self._move_gate()
+
+    def stop_after_request(self) -> None:
+        """Record no more when the request that is under way has ended; at once where there is none.
+
+        Half a request would tell neither its time to the first token nor its tokens.
+        """
+        if not self.is_wanted or not self._tokens.goes_on(self.ended, is_busy=self.is_busy):
+            self.watch(None, 0.0)
+        self._seconds_left = min(self._seconds_left, 0.0)
 
     def watch_step(self, root: nn.Module | None, values: StepReader | None = None) -> None:
         """Record the step of training that begins now, forward and backward, or none of it.
@@ -214,7 +226,7 @@ class Watching:
     @property
     def asking_seconds(self) -> float:
         """What it took so far to tell forwards as traced from others, and what threads use."""
-        return self._asking_seconds + self._usage.spent
+        return self._asking_seconds + self._usage.spent + self._tokens.spent
 
     def close(self) -> None:
         """Record nothing any more, and forget what was recorded."""
@@ -301,13 +313,25 @@ class Watching:
         """
         # Before the call: what is given may change in it.
         as_traced = self._traced is None or self._is_as_traced(root, args, kwargs)
-        call = _Call(root, args, kwargs, run or self.untraced, as_traced)
+        tokens = self._tokens.before(root, args, kwargs)
+        if self._seconds_left <= 0 and self._tokens.is_over_with(tokens):
+            return self._run_unrecorded(root, args, kwargs, run or self.untraced)
+        call = _Call(root, args, kwargs, run or self.untraced, as_traced, tokens)
         if as_traced and self.around_next and (around := self._taken_around()) is not None:
             try:
                 return around(partial(self._run, call, reads=False))
             finally:
                 self.ended = perf_counter()  # What was around it is no time of the next one's.
         return self._run(call, reads=as_traced and self.reader.is_asked)
+
+    def _run_unrecorded(
+        self, root: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], run: Call
+    ) -> object:
+        """Run the first forward of a request after the last one that is to be recorded."""
+        self._tokens.is_generating = self.is_wanted = False
+        self.ended = None
+        self._move_gate()
+        return run(root, *args, **kwargs)
 
     def _run(self, call: _Call, *, reads: bool) -> object:
         root, device, events = call.root, self.device, self._new_events()
@@ -344,7 +368,8 @@ class Watching:
                 if device is not None:
                     device.end(events, mark)
                 if start:
-                    self._note(root, begun, start, end)
+                    tokens = self._tokens.after(call.tokens, call.kwargs, output)
+                    self._note(root, begun, start, end, tokens)
             finally:
                 # A handler of a signal may raise after any call: before these there is none.
                 del self._under_way[number]
@@ -368,16 +393,24 @@ class Watching:
                 return marked
         return [] if self.device is None else self.device.new_forward()
 
-    def _note(self, root: nn.Module, begun: _Begun, start: float, end: float) -> None:
+    def _note(
+        self,
+        root: nn.Module,
+        begun: _Begun,
+        start: float,
+        end: float,
+        tokens: ForwardTokens | None = None,
+    ) -> None:
         """Keep what a forward of the root left, if there was room and nothing interrupted it."""
         if begun.autograd == "grad":
             self.threads.add(get_ident())
         is_kept = begun.is_room and len(begun.events) < self.longest
         self._seconds_left -= end - start
-        if self._seconds_left <= 0 and not (is_kept and self.ended is None):
+        is_held = self._tokens.holds(self._seconds_left)
+        if self._seconds_left <= 0 and not is_held and not (is_kept and self.ended is None):
             self.is_wanted = False
         if is_kept:
-            self._finish(root, begun, start, end)
+            self._finish(root, begun, start, end, tokens)
         else:
             self._drop(begun.events)
 
@@ -405,7 +438,14 @@ class Watching:
         self._asking_seconds += perf_counter() - began
         return found
 
-    def _finish(self, root: nn.Module, begun: _Begun, start: float, end: float) -> None:
+    def _finish(
+        self,
+        root: nn.Module,
+        begun: _Begun,
+        start: float,
+        end: float,
+        tokens: ForwardTokens | None = None,
+    ) -> None:
         after, threads = self._usage.read(), torch.get_num_threads()
         events, device = begun.events, self.device
         if not self._is_open:
@@ -432,7 +472,9 @@ class Watching:
         self._share_out(root, end - start, follows=since is not None)
         self.ended = end if since is None else max(since, end)  # Another thread's may be later.
         self._pending += len(modules)
-        self._finished.append(_Finished(modules, times, since, begun, after, threads, get_ident()))
+        self._finished.append(
+            _Finished(modules, times, since, begun, after, threads, get_ident(), tokens)
+        )
         if device is not None:
             is_in_step = isinstance(events, MarkedEvents)
             device.finish(events, modules, times, as_traced=begun.as_traced, is_in_step=is_in_step)
@@ -478,6 +520,7 @@ class _Call(NamedTuple):
     kwargs: dict[str, object]
     run: Call
     as_traced: bool
+    tokens: ForwardTokens | None
 
 
 class _Begun(NamedTuple):
@@ -502,6 +545,7 @@ class _Finished(NamedTuple):
     after: Reading
     threads: int
     thread: int
+    tokens: ForwardTokens | None
 
     def forward(self) -> Forward:
         """Return it as it is told."""
@@ -523,6 +567,7 @@ class _Finished(NamedTuple):
             self.thread,
             used.tobytes() if len(used) == FIGURES * calls else b"",
             values,
+            self.tokens,
         )
 
 

@@ -28,6 +28,7 @@ from tui_profiler.probe.measure.clock.device_clock import DeviceClock, DeviceMar
 from tui_profiler.probe.measure.clock.forward import Forward
 from tui_profiler.probe.measure.clock.graph_marks import PassSeen, Reached, StepReader
 from tui_profiler.probe.measure.clock.thread_usage import Reading
+from tui_profiler.probe.measure.clock.token_reader import TokenReader
 from tui_profiler.probe.torch_compat.entry_method import EntryMethod
 from tui_profiler.probe.torch_compat.forward_kind import Kind
 from tui_profiler.probe.torch_compat.module_call import (
@@ -60,6 +61,8 @@ class ModuleClock:
             whether it is another model, whose calls are timed.
         entry: the method that stands for the model's forward; None: the forward itself.
         passes: backward passes of the program, observed in the same period; None: they are not.
+        reads_tokens: whether tokens and cache of each forward are read, and requests of a language
+            model are recorded whole.
     """
 
     def __init__(
@@ -71,7 +74,10 @@ class ModuleClock:
         strangers: Callable[[nn.Module], bool] | None = None,
         entry: EntryMethod | None = None,
         passes: BackwardPasses | None = None,
+        *,
+        reads_tokens: bool = False,
     ) -> None:
+        self._reads_tokens = reads_tokens
         self._entry = entry
         self.passes = passes
         self._root = weakref.ref(root)
@@ -105,7 +111,11 @@ class ModuleClock:
 
         Nobody has to be there to stop it: what is recorded is bounded however seldom they come.
         """
-        self._record(max(seconds, SHORTEST_SECONDS if one_at_least else 0.0))
+        if seconds <= 0 and not one_at_least and self._watching is not None:
+            self._seconds = 0.0
+            self._watching.stop_after_request()
+        else:
+            self._record(max(seconds, SHORTEST_SECONDS if one_at_least else 0.0))
 
     def record_step(self, *, is_recorded: bool, values: StepReader | None = None) -> None:
         """Record the step of training that begins now whole, with its backward, or none of it.
@@ -202,6 +212,7 @@ class ModuleClock:
                 self.device,
                 self._traced,
                 self._strangers,
+                TokenReader(is_on=self._reads_tokens),
             )
             self._record(self._seconds)
             put_call(self._watching.call)

@@ -1,0 +1,80 @@
+"""Reads what forwards of a language model are given and keep, and tells where a request goes on."""
+
+from time import perf_counter
+
+from torch import nn
+
+from tui_profiler.probe.torch_compat.forward_tokens import ForwardTokens, tokens_of, with_cache
+
+MOST_HELD_SECONDS = 5.0
+"""Of forwards that are recorded beyond what was asked for, so that a request is recorded whole."""
+LONGEST_GAP_SECONDS = 1.0
+"""Between two forwards of a request, where it is not known to be over."""
+
+
+class TokenReader:
+    """Reads tokens and caches of the forwards of one model.
+
+    Args:
+        is_on: whether it does.
+    """
+
+    def __init__(self, *, is_on: bool = False) -> None:
+        self._is_on = is_on
+        self.is_generating = False
+        """Whether the last forward was one of a request, which may go on."""
+        self.spent = 0.0
+        """Seconds that reading took so far."""
+
+    def before(
+        self, root: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> ForwardTokens | None:
+        """Return the tokens that a forward is given; None where it is of no language model."""
+        if not self._is_on or root.training:
+            return None
+        began = perf_counter()
+        try:
+            return tokens_of(args, kwargs)
+        except Exception:  # A program's own classes, in the midst of the program: what they raise
+            return None  # stays here.
+        finally:
+            self.spent += perf_counter() - began
+
+    def after(
+        self, tokens: ForwardTokens | None, kwargs: dict[str, object], output: object
+    ) -> ForwardTokens | None:
+        """Return the same with the size of the cache after the forward, where it is read."""
+        self.is_generating = tokens is not None and (tokens.is_given_cache or not tokens.begins)
+        if tokens is None or not tokens.is_cache_read:
+            return tokens
+        began = perf_counter()
+        try:
+            return with_cache(tokens, kwargs, output)
+        except Exception:  # Likewise.
+            return tokens
+        finally:
+            self.spent += perf_counter() - began
+
+    def holds(self, seconds_left: float) -> bool:
+        """Tell whether the next forward is recorded as well, though enough were: of this request.
+
+        Args:
+            seconds_left: that forwards may take; negative where they took more.
+        """
+        return self.is_generating and seconds_left > -MOST_HELD_SECONDS
+
+    def is_over_with(self, tokens: ForwardTokens | None) -> bool:
+        """Tell whether the request of the last forward is over, because another one begins."""
+        if tokens is None or not self.is_generating:
+            return False
+        return tokens.begins or (tokens.before is None and tokens.tokens > 1)
+
+    def goes_on(self, ended: float | None, *, is_busy: bool) -> bool:
+        """Tell whether a request may be under way.
+
+        Args:
+            ended: second at which the last forward ended; None: not known.
+            is_busy: whether a forward runs.
+        """
+        is_recent = ended is not None and perf_counter() - ended <= LONGEST_GAP_SECONDS
+        return self.is_generating and (is_busy or is_recent)
