@@ -18,6 +18,7 @@ from tui_profiler.queries.time.node_seconds import (
 )
 from tui_profiler.queries.time.slow_forwards import CauseName, causes
 from tui_profiler.reports.json.energy import Energy, energy
+from tui_profiler.reports.json.generation import Generation, generation_section
 from tui_profiler.reports.json.hardware import Hardware, hardware
 from tui_profiler.reports.json.step import Step, node_step, step_section
 from tui_profiler.reports.json_values import Count, Known, OfSome, Part, Size, fill, or_why
@@ -161,6 +162,7 @@ class Measured(TypedDict):
     hardware: Hardware | Unknown
     energy: Energy | Unknown
     step: Step | Unknown
+    generation: Generation | Unknown
 
 
 class MeasuredMemory(Part, frozen=True):
@@ -239,6 +241,7 @@ def measured(session: Session) -> Measured:
             hardware=why,
             energy=why,
             step=step_section(session),
+            generation=generation_section(session),
         )
     tick, reason = session.tick, why_no_times(session)
     is_known = tick is not None and not reason
@@ -254,6 +257,7 @@ def measured(session: Session) -> Measured:
         "hardware": hardware(session),
         "energy": energy(session),
         "step": step_section(session),
+        "generation": generation_section(session),
     }
 
 

@@ -37,6 +37,7 @@ from tui_profiler.reports.json.compilation import Compilation, compilation_secti
 from tui_profiler.reports.json.energy import Energy, LayerEnergy, layer_energy
 from tui_profiler.reports.json.findings import Findings, findings_section
 from tui_profiler.reports.json.fit import OnDevice, on_device
+from tui_profiler.reports.json.generation import Generation
 from tui_profiler.reports.json.hardware import Hardware
 from tui_profiler.reports.json.measured import (
     Latency,
@@ -450,6 +451,8 @@ class Report(json_values.Part, frozen=True, kw_only=True):
     energy: json_values.Known[Energy]
     step: json_values.Known[Step]
     """A training step, as measured."""
+    generation: json_values.Known[Generation]
+    """Requests of a language model."""
     findings: Findings | UnsetType = UNSET
     values: ValuesRead | UnsetType = UNSET
     """Values of a training step; no key where nobody asked for them."""
@@ -512,6 +515,7 @@ class FailedReport(json_values.Part, frozen=True):
     hardware: Nothing
     energy: Nothing
     step: Nothing
+    generation: Nothing
     parameters: Nothing
     failure: Failure
     unavailable: dict[str, str]

@@ -6,6 +6,7 @@ from tui_profiler.reports.text.sections.architecture import architecture_section
 from tui_profiler.reports.text.sections.computation import computation
 from tui_profiler.reports.text.sections.energy import energy_section
 from tui_profiler.reports.text.sections.findings import findings_section
+from tui_profiler.reports.text.sections.generation import generation_sections
 from tui_profiler.reports.text.sections.memory import memory_section
 from tui_profiler.reports.text.sections.parameters import parameters_section
 from tui_profiler.reports.text.sections.profile import profile
@@ -72,6 +73,7 @@ def sections(
         *training_sections(session, tree),
         profile(session, tree, top),
         *step_sections(session, tree, top),
+        *generation_sections(session),
         *values_sections(session, top),
         energy_section(session, tree),
         findings_section(session),

@@ -27,6 +27,7 @@ from tui_profiler.reports.text.sections import figure_text, parameters
 from tui_profiler.reports.text.sections.architecture import classes_grid
 from tui_profiler.reports.text.sections.computation import bands_grid, types_grid
 from tui_profiler.reports.text.sections.figure_text import figure, labelled, trained
+from tui_profiler.reports.text.sections.generation import generation_sections
 from tui_profiler.reports.text.sections.layers import layers_section
 from tui_profiler.reports.text.sections.profile import bounds_grid, times
 from tui_profiler.reports.text.sections.step import step_sections
@@ -69,6 +70,7 @@ def short_sections(
         *_training(session, tree),
         *_measured(session),
         *step_sections(session, tree, top or _MOST_CLASSES),
+        *generation_sections(session),
         Section("operators by type", f"{architecture_of(tree)} by its FLOPs", (types_grid(tree),)),
         Section(
             "layers by class",

@@ -1,0 +1,136 @@
+"""Requests of a language model, as JSON: tokens, phases and the cache."""
+
+from typing import Annotated
+
+from msgspec import field
+
+from tui_profiler.messages import GenerationPhase, TokenCache, Unknown
+from tui_profiler.queries.forward.generation import (
+    accepted_share,
+    cache_bytes,
+    layer_bytes,
+    why_no_generation,
+)
+from tui_profiler.reports.json_values import EACH, Count, Known, Part, Share, Size
+from tui_profiler.session import Session
+
+
+class Phase(Part, frozen=True):
+    """A phase of the requests, all of them together."""
+
+    forwards: Count
+    tokens: Count
+    """Of all rows: of the prompts in prefill, generated in decode."""
+    seconds: Size
+    """In forwards of the model."""
+
+
+class Cache(Part, frozen=True):
+    """What the model keeps of the tokens before: keys and values, or the state of a recurrence."""
+
+    type: str
+    """Its class."""
+    bytes: Count
+    """At the last reading, all layers and rows together."""
+    layers_bytes: Annotated[list[Count], EACH]
+    """Of each layer."""
+    rows: Count
+    tokens: Known[Count]
+    """That each row held at the last reading."""
+    bytes_per_token: Known[Size]
+    """Growth per token of each row, all layers and rows together; over one request."""
+    peak_bytes: Count
+    """The most that was read."""
+    preallocated: bool
+    """Whether it has room for all tokens from the beginning."""
+
+
+class Generation(Part, frozen=True, kw_only=True):
+    """Requests of a language model: each begins with a forward whose cache is empty.
+
+    Percentiles and rates are of the last 256 requests and 4,096 gaps.
+    """
+
+    requests: Count
+    """Finished, and recorded from the beginning."""
+    cut: Count
+    """Of which the beginning was not recorded; in no figure but the time between tokens."""
+    under_way: Count
+    rows: Known[Size]
+    """Sequences per request, beams included: mean."""
+    prompt_tokens: Known[Size]
+    """Per row, padding included: mean."""
+    new_tokens: Known[Size]
+    """Per row: mean. Rows that have ended count until the request has."""
+    new_tokens_at_least: bool
+    """Whether there may be more: candidates that the last forward of a request accepted."""
+    first_token_p50: Known[Size] = field(name="first_token_p50_s")
+    """From the first forward of a request to its first token."""
+    first_token_p95: Known[Size] = field(name="first_token_p95_s")
+    between_tokens_p50: Known[Size] = field(name="between_tokens_p50_s")
+    """Between two tokens of a row."""
+    between_tokens_p95: Known[Size] = field(name="between_tokens_p95_s")
+    between_tokens_count: Count
+    tokens_per_s: Known[Size]
+    """Generated tokens of all rows, over the duration of their requests."""
+    prefill_tokens_per_s: Known[Size]
+    """Tokens of prompts, until the first token."""
+    decode_tokens_per_s: Known[Size]
+    """Generated tokens of all rows after the first, over the time since that."""
+    prefill: Phase
+    decode: Phase
+    between_forwards_share: Known[Share]
+    """Of the duration of requests: sampling, streaming, assistants."""
+    candidates: Count
+    """Of assistants, that were checked."""
+    accepted_share: Known[Share]
+    """Of the candidates."""
+    cache: Known[Cache]
+
+
+def generation_section(session: Session) -> Generation | Unknown:
+    """Return the requests that were seen, or why there are none."""
+    seen = session.generation
+    if seen is None:
+        return Unknown(why_no_generation(session))
+    return Generation(
+        requests=seen.requests,
+        cut=seen.cut,
+        under_way=seen.under_way,
+        rows=seen.rows,
+        prompt_tokens=seen.prompt_tokens,
+        new_tokens=seen.new_tokens,
+        new_tokens_at_least=seen.is_at_least,
+        first_token_p50=seen.first_p50,
+        first_token_p95=seen.first_p95,
+        between_tokens_p50=seen.gap_p50,
+        between_tokens_p95=seen.gap_p95,
+        between_tokens_count=seen.gaps,
+        tokens_per_s=seen.per_second,
+        prefill_tokens_per_s=seen.prefill_per_second,
+        decode_tokens_per_s=seen.decode_per_second,
+        prefill=_phase(seen.prefill),
+        decode=_phase(seen.decode),
+        between_forwards_share=seen.between,
+        candidates=seen.checked,
+        accepted_share=accepted_share(seen.checked, seen.accepted),
+        cache=Unknown(seen.why_no_cache) if seen.cache is None else _cache(seen.cache),
+    )
+
+
+def _phase(phase: GenerationPhase) -> Phase:
+    return Phase(phase.forwards, phase.tokens, phase.seconds)
+
+
+def _cache(cache: TokenCache) -> Cache:
+    length = cache.length
+    return Cache(
+        type=cache.name,
+        bytes=cache_bytes(cache),
+        layers_bytes=list(layer_bytes(cache)),
+        rows=cache.rows,
+        tokens=length if isinstance(length, Unknown) else int(length),
+        bytes_per_token=cache.growth,
+        peak_bytes=cache.peak,
+        preallocated=cache.is_preallocated,
+    )
