@@ -7,7 +7,7 @@ Python that starts runs it, before the program's first line.
    ``sys.meta_path``. Nothing is printed; what fails is a warning, and the program continues.
 2. The model is whatever the program runs: none is named, and none is looked for before a viewer
    attaches (``model_choice.py``).
-3. Workers of ours do not listen, nor does a script under ``run``: its viewer is there already.
+3. Workers of ours do not listen by this, nor does a script under ``run`` (``script_models.py``).
 """
 
 import importlib
@@ -33,7 +33,7 @@ def listen() -> None:
         return
     for name in BROUGHT:
         importlib.import_module(name)
-    _LISTENING.append(FirstImport("torch", _nothing, _ended))
+    _LISTENING.append(FirstImport("torch", _nothing, imported))
     _LISTENING[0].listen()
 
 
@@ -47,7 +47,12 @@ def _nothing() -> None:
     """Leave the import alone."""
 
 
-def _ended(is_there: bool) -> None:
+def imported(is_there: bool) -> None:
+    """Have this process listen now: its import of torch has ended.
+
+    Args:
+        is_there: whether torch is there, or its import has raised.
+    """
     if not is_there:
         return
     try:

@@ -8,7 +8,8 @@
    gone, or another one is run, the next one; what it calls, where its forward goes on and on
    (``model_choice.py``). It is never called by us.
 4. When the script ends, what was measured last is sent, for a second at most.
-5. In a child that it forks there is nothing of this.
+5. Other viewers attach as to a program that is watched, also once the first one has left. A child
+   that it forks has a socket of its own: at once, or once it imports torch.
 """
 
 import atexit
@@ -18,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from tui_profiler.messages import Failed, Hello, StageDone, StageStarted
+from tui_profiler.messages import Failed, Hello, Printed, StageDone, StageStarted
 from tui_profiler.messages.live import WIRE_VERSION
 from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.watch import enabled
@@ -68,7 +69,7 @@ class ScriptModels:
         self._link.send(Hello(WIRE_VERSION, os.getpid(), (), NO_MODEL_YET))
         waits = "torch not imported yet"
         self._link.send(StageStarted("worker", 0.0, waits))
-        os.register_at_fork(after_in_child=self._link.abandon)
+        os.register_at_fork(after_in_child=self._in_child)
         atexit.register(self._say_unseen)
         if "torch" in sys.modules:  # By what Python runs when it starts.
             self._begins()
@@ -76,11 +77,21 @@ class ScriptModels:
         else:
             FirstImport("torch", self._begins, self._ended).listen()
 
+    def _in_child(self) -> None:
+        """Leave the viewer to the parent, in a child that the script has forked."""
+        self._link.abandon()
+        if self._is_looking:
+            from tui_profiler.probe.watch import out_of_memory  # noqa: PLC0415 # it is there
+
+            # Nothing of ours tells of what is raised there: it is heard as in a watched program.
+            out_of_memory.ERRORS.is_in_script = False
+            self._tell_raised = None
+
     def _now(self) -> float:
         return time.monotonic() - self._began
 
     def _begins(self) -> None:
-        if self._link.is_closed:  # Nobody looks any more, or this is a child.
+        if self._link.is_closed:
             return
         now = self._import_began = self._now()
         self._link.send(StageDone("worker", now, now))
@@ -92,6 +103,7 @@ class ScriptModels:
     def _ended(self, is_there: bool) -> None:
         began, self._import_began = self._import_began, None
         if began is None:
+            enabled.imported(is_there)  # The viewer has left, or this is a child (rule 5).
             return
         now = self._now()
         self._link.send(
@@ -130,7 +142,9 @@ class ScriptModels:
         who = replace(program(name), command=name, started_at=self._started_at)
         where = ModelChoice()
         observer = Observer(who, "", where.is_model, self._budget, server.wake, elsewhere=where)
-        server.add_called(observer, self._link)
+        why_alone = server.add_called(observer, self._link)
+        if why_alone:
+            self._link.send(Printed(f"tui-profiler: no other viewer can attach: {why_alone}\n"))
         self._is_looking = True
         out_of_memory.ERRORS.is_in_script = True
         self._tell_raised = out_of_memory.ERRORS.raised

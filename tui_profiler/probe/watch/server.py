@@ -154,10 +154,25 @@ class Server:
             return "no socket could be made, or no thread started"
         return str(served.calling.path)
 
-    def add_called(self, observer: Observer, link: Link) -> None:
-        """Serve one viewer, who has called already."""
+    def add_called(self, observer: Observer, link: Link) -> str:
+        """Serve one viewer, who has called already, and let others call.
+
+        Returns:
+            Why no others can call; empty where they can.
+        """
         observer.admit(link, "")
-        self._begin_with(_Served(observer, None, is_called_at=False))
+        calling, why = None, ""
+        try:
+            calling = _calling_at(observer.program.name, next(_ORDINALS))
+        except (OSError, rendezvous.NoPlaceError) as error:
+            why = str(error)
+        try:
+            self._begin_with(_Served(observer, calling, is_called_at=calling is not None))
+        except RuntimeError:  # There are too many threads.
+            if calling is not None:
+                calling.close()
+            raise
+        return why
 
     def _begin_with(self, served: _Served) -> None:
         with self._starting:
