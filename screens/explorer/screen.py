@@ -386,7 +386,7 @@ class ExplorerScreen(PaintedScreen[None]):
     def _draw_panel(self, session: Session, now: float) -> None:
         """Draw what speaks of the selected node: of the three panels, the one that is shown."""
         from ..views.inspector import compact_pane, pane  # noqa: PLC0415 # rule 1
-        from ..widgets import step_lines  # noqa: PLC0415
+        from ..widgets import generation_lines, step_lines  # noqa: PLC0415
 
         node = self.tree_widget.view.selected
         self._strip.session, self._strip.selected = session, node
@@ -394,8 +394,9 @@ class ExplorerScreen(PaintedScreen[None]):
         look, asked = Look(session, node, now, 0, self.glyphs), self._asked
         is_narrow = self.is_narrow
         panel = self._compact if is_narrow else self._inspector
-        self.set_class(step_lines.is_training_seen(session), "training")
-        self._step.show(look, step_lines.bar_lines)
+        trains, answers = map(bool, (step_lines.is_training_seen(session), session.generation))
+        self.set_class(trains or answers, "barred")
+        self._step.show(look, step_lines.bar_lines if trains else generation_lines.bar_lines)
 
         def answer(look: Look, rows: int) -> tuple[Line, ...]:
             assert asked is not None

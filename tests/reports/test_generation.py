@@ -108,4 +108,4 @@ def test_names_of_caches_are_hostile_text() -> None:
 def test_the_brief_report_has_what_matters_most() -> None:
     found = brief(generating())
     assert "- first token: p50 250 ms, p95 500 ms\n" in found
-    assert "- cache: 4.00 MiB (DynamicCache)" in found
+    assert "- KV cache: 4.00 MiB (DynamicCache)" in found

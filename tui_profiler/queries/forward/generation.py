@@ -1,6 +1,6 @@
 """Requests of a language model: why none were seen, and the cache by layer."""
 
-from tui_profiler.messages import TokenCache, Unknown
+from tui_profiler.messages import Generation, TokenCache, Unknown, known
 from tui_profiler.queries.cost.totals import was_run, why_no_times
 from tui_profiler.session import Session
 
@@ -27,3 +27,23 @@ def cache_bytes(cache: TokenCache) -> int:
 def accepted_share(checked: int, accepted: int) -> float | Unknown:
     """Return the share of candidates of an assistant that were accepted."""
     return accepted / checked if checked else Unknown("no assistant proposed candidates")
+
+
+def phase_shares(seen: Generation) -> tuple[tuple[str, float], ...]:
+    """Return the shares of a request in prefill, in decode, and between forwards; none without."""
+    inside = seen.prefill.seconds + seen.decode.seconds
+    between = known(seen.between)
+    if between is None or inside <= 0:
+        return ()
+    share = (1.0 - between) / inside
+    return (
+        ("prefill", seen.prefill.seconds * share),
+        ("decode", seen.decode.seconds * share),
+        ("between", between),
+    )
+
+
+def cache_name(cache: TokenCache | None) -> str:
+    """Return what a cache is called: one that grows by tokens, or has room for them, or a state."""
+    is_kept = cache is None or known(cache.length) is not None or cache.is_preallocated
+    return "KV cache" if is_kept else "state"

@@ -128,6 +128,7 @@ class Requests:
         self._count = self._cut = 0
         self._checked = self._accepted = 0
         self._cache: TokenCache | None = None
+        self._growth: Figure = Unknown("no request of two lengths was recorded")
         self._peak = 0
         self._why_no_cache = _NO_CACHE
         self._is_new = False
@@ -289,6 +290,9 @@ class Requests:
         request.first_cache = request.first_cache or size
         layers = array("q", size.layers)
         self._peak = max(self._peak, sum(layers))
+        growth = _growth(request.first_cache, size)
+        if isinstance(growth, float) or not isinstance(self._growth, float):
+            self._growth = growth
         length: Figure = Unknown("this cache does not say how many tokens it holds")
         if size.length is not None:
             length = float(size.length)
@@ -297,7 +301,7 @@ class Requests:
             size.layers,
             length,
             tokens.rows,
-            _growth(request.first_cache, size),
+            self._growth,
             self._peak,
             size.is_preallocated,
         )

@@ -2,7 +2,7 @@
 
 from tui_profiler.figures.units import count, duration, share, size, thousands, three_digits
 from tui_profiler.messages import Figure, Generation, GenerationPhase, TokenCache, Unknown, known
-from tui_profiler.queries.forward.generation import cache_bytes, layer_bytes
+from tui_profiler.queries.forward.generation import cache_bytes, cache_name, layer_bytes
 from tui_profiler.reports.document import Section
 from tui_profiler.reports.text.sections import figure_text
 from tui_profiler.session import Session
@@ -28,7 +28,7 @@ def _facts(seen: Generation) -> tuple[tuple[str, str], ...]:
         ("first token", _pair(seen.first_p50, seen.first_p95)),
         ("between tokens", _gaps(seen)),
         ("tokens", _rates(seen)),
-        ("cache", _cache(seen)),
+        (cache_name(seen.cache), _cache(seen)),
         ("requests", _requests(seen)),
         ("per request", _per_request(seen)),
         ("prefill", _phase(seen.prefill, seen.prefill_per_second)),
