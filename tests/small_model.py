@@ -258,7 +258,16 @@ def device_times(
     shared = ("nodes", "calls", "total", "own", "last", "p50", "p95", "maximum", "per_forward")
     means = ("own_per_forward", "mean_per_forward", "own_mean_per_forward", "mean_forwards")
     columns = {name: getattr(one, name) for name in (*shared, *means)}
-    return messages.DeviceTimes(at, forwards, 0, 0, "", **columns, window=64, caught_up=caught_up)
+    whole = next(iter(seconds.values()))[0]
+    return messages.DeviceTimes(
+        *(at, forwards, 0, 0, ""),
+        **columns,
+        window=64,
+        asked=forwards,
+        caught_up=caught_up,
+        latency_p50=whole,
+        latency_p95=2 * whole,
+    )
 
 
 TICK = tick(

@@ -95,9 +95,14 @@ class DeviceTimes(OnWire, frozen=True):
     """Forwards in that set."""
     window: int = 0
     """Maximum number of a node's last calls in ``p50``, ``p95`` and ``maximum``."""
+    asked: int = 0
+    """Forwards of which the next is known."""
     caught_up: int = 0
-    """Of ``forwards``: when the host left the model, the GPU had already come to the last call
-    inside it. It had nothing else to do: it waited for the host."""
+    """Of them: when the host left the model, the GPU had already come to the last call inside it.
+    It had nothing else to do: it waited for the host."""
+    latency_p50: float = 0.0
+    """Seconds of one forward, over the last ones; not a number before there are some."""
+    latency_p95: float = 0.0
 
 
 class MemorySteps(OnWire, frozen=True):

@@ -121,6 +121,7 @@ class GpuForwards(NamedTuple):
     """Forwards that a GPU ran."""
 
     forwards: int
+    """Of which the next is known."""
     caught_up: int
     """Of them: it had come to the last call inside when the host left the model."""
 
@@ -435,14 +436,11 @@ class DeviceTimings:
         times = self.times
         if not times.mean_forwards or times.why_none or not host.as_traced or host.cold:
             return None
-        at = self._position.get(0)
-        if at is None:
-            return None
         one = replace(
             host,
             forwards=times.forwards,
-            latency_p50=self._per_forward[at],
-            latency_p95=memoryview(times.p95).cast("f")[at],
+            latency_p50=times.latency_p50,
+            latency_p95=times.latency_p95,
             window=times.window,
             nodes=times.nodes,
             calls=times.calls,
@@ -465,7 +463,7 @@ class DeviceTimings:
         if times.nodes != host.nodes:
             none = {"cpu_per_forward": b"", "own_cpu_per_forward": b"", "cpu_forwards": 0}
             one = replace(one, **none)
-        return Timings(one, before, GpuForwards(times.forwards, times.caught_up))
+        return Timings(one, before, GpuForwards(times.asked, times.caught_up))
 
 
 class Memory:

@@ -69,7 +69,7 @@ class Watched:
     """A model under both clocks."""
 
     def __init__(self, model: nn.Module, device: SimulatedDevice, most_events: int = 1000) -> None:
-        self.on_device = DeviceClock(device, most_events)
+        self.on_device = DeviceClock(device, most_events, details=True)
         self.clock = ModuleClock(model, device=self.on_device)
         self.aggregator = DeviceAggregator(module_nodes(model), model)
         self.clock.install()
@@ -225,23 +225,31 @@ def test_a_model_on_the_processor_has_no_device() -> None:
 
 
 def test_it_is_told_whether_the_device_had_caught_up_with_the_host(
-    watched: Watched, model: Kernel, device: SimulatedDevice
+    model: Kernel, device: SimulatedDevice
 ) -> None:
     """A device that has nothing queued runs at once what is launched."""
+    whole = DeviceClock(device, details=False)
+    clock = ModuleClock(model, device=whole)
+    aggregator = DeviceAggregator(module_nodes(model), model)
+    clock.install()
     model(0)
     device.run()
-    assert (watched.message().forwards, watched.message().caught_up) == (1, 0)
-    device.is_idle = True
-    model(0)
-    message = watched.message()
-    assert (message.forwards, message.caught_up) == (2, 1)
+    for wanted in ((2, 1, 0), (3, 2, 1)):
+        model(0)
+        device.run()
+        aggregator.add(whole.read())
+        message = aggregator.message(0.0, whole)
+        assert (message.forwards, message.asked, message.caught_up) == wanted
+        device.is_idle = True
+    clock.uninstall()
+    assert device.made < 2 * 3 + 2  # Two around the root and one late in it, used again.
 
 
 def test_what_setting_marks_takes_is_taken_off_where_the_device_waits(
     model: Kernel, device: SimulatedDevice
 ) -> None:
     """Marks of 0.2 s each: 3 calls inside of the root, 1 inside of its first part."""
-    clock = DeviceClock(device)
+    clock = DeviceClock(device, details=True)
     watched = ModuleClock(model, device=clock)
     watched.install()
     device.is_idle, device.mark_seconds = True, 0.2
@@ -274,3 +282,43 @@ def test_a_call_on_a_stream_that_is_behind_costs_its_forward_alone(
     device.run()
     message = watched.message()
     assert (message.forwards, message.dropped, message.why_none) == (1, 1, "")
+
+
+def test_times_of_calls_are_scaled_to_forwards_with_marks_around_the_root_alone(
+    model: Kernel, device: SimulatedDevice
+) -> None:
+    """A forward takes 7.5 s; with marks of 0.5 s around each call 7.5 and 7 times 0.5."""
+    device.is_idle, device.mark_seconds = True, 0.5
+    aggregator = DeviceAggregator(module_nodes(model), model)
+    for details in (False, True):
+        on_device = DeviceClock(device, details=details)
+        clock = ModuleClock(model, device=on_device)
+        clock.install()
+        for _ in range(5):
+            model(0)
+            aggregator.add(on_device.read())
+        clock.uninstall()
+    message = aggregator.message(0.0, on_device)
+    whole = memoryview(message.mean_per_forward).cast("f").tolist()
+    alone = 7.5 + 0.5 * 2  # The root's last mark, and the one late in it.
+    assert message.latency_p50 == pytest.approx(alone, rel=0.1)
+    assert whole[0] == pytest.approx(message.latency_p50)
+    assert whole[1] / whole[0] == pytest.approx((3 + 3 * 0.5) / (7.5 + 7 * 0.5))
+
+
+def test_marks_around_each_call_are_set_as_often_as_their_budget_allows(
+    model: Kernel, device: SimulatedDevice
+) -> None:
+    """Four calls at 1 s each are 4 s; at 0.4 % of all time the next is due in 1,000 s."""
+    clock = DeviceClock(device)
+    clock.call_seconds = 1.0
+    watched = ModuleClock(model, device=clock)
+    watched.install()
+    for _ in range(50):
+        model(0)
+        device.run()
+    told = clock.read()
+    watched.uninstall()
+    assert [bool(one.modules) for one in told] == [True, *[False] * (len(told) - 1)]
+    assert len(told) == 50
+    assert clock.detail_seconds == 4.0

@@ -1,4 +1,8 @@
-"""What every module call takes on a GPU: an event on the current stream before and after it.
+"""What module calls take on a GPU: events on the current stream, before and after.
+
+Two events around each call take the host about as long as some calls do. So most forwards have
+them around the root alone, which says how long a forward takes, and now and then one has them
+around each call, which says how that time is divided.
 
 In recorded steps of training, the backward as well: an event where it comes to a marked node.
 
@@ -11,7 +15,8 @@ In recorded steps of training, the backward as well: an event where it comes to 
    the program.
 
 5. In a stream that waits for the host, setting marks takes time between the marks. Of such
-   forwards it is taken off, by the calls inside of each.
+   forwards it is taken off, by the calls inside of each; then all are scaled to the forwards with
+   marks around the root alone.
 
 The only lines that touch ``torch.cuda`` are ``device_clock_of``, the class below it and
 ``torch_compat/cuda_events.py``; everything else is tested on a simulated device.
@@ -19,9 +24,11 @@ The only lines that touch ``torch.cuda`` are ``device_clock_of``, the class belo
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from statistics import median
 from time import perf_counter
 from typing import NamedTuple, Protocol
 from weakref import WeakKeyDictionary
@@ -41,9 +48,17 @@ MOST_EVENTS = 20_000
 """Of all forwards that wait to be read; a decoder of 500 modules has 20 forwards under way."""
 MOST_IN_STEPS = 10_000
 """Forwards of recorded steps that wait to be asked for."""
-MOST_SECONDS = 0.001
+MOST_SECONDS = 0.004
 """Of reading times at once, for one forward at least: what was not read then is not in any figure,
 and there are enough others."""
+DETAIL_SECONDS = 0.1
+"""From one forward with marks around each call to the next, at least."""
+DETAIL_BUDGET = 0.004
+"""Share of all time that setting those marks may take."""
+DETAIL_CALL_SECONDS = 20e-6
+"""What marks around a call take on a slow host, until it is known."""
+ENOUGH_ROOTS = 4
+"""Forwards with marks around the root alone, to scale others to."""
 NOT_READY = "not ready"
 """In what CUDA says of the time between events that were not both reached."""
 MARK_FACTOR = 1.5
@@ -89,13 +104,15 @@ class DeviceForward(NamedTuple):
     """One forward as the device ran it."""
 
     modules: list[nn.Module]
-    """Of each call, in the order in which the calls ended on the host."""
+    """Of each call, in the order in which the calls ended on the host; none where the root alone
+    was marked."""
     times: bytes
     """float64: when each call began on the host, then when each ended."""
     seconds: list[float]
-    """Between the two marks of each call."""
-    has_caught_up: bool = False
-    """Whether the device had come to the last call inside when the host left the model."""
+    """Between the two marks of each call; of the root alone where it alone was marked."""
+    has_caught_up: bool | None = None
+    """Whether the device had come to the last call inside when the host left the model; None where
+    it was not asked."""
 
 
 class DeviceMark:
@@ -128,11 +145,16 @@ class CallTimes(NamedTuple):
 class Marks(list[object]):
     """The host's events of one forward, with the pairs of marks of the same calls beside them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_root_only: bool = False) -> None:
         super().__init__()
         self.pairs: list[tuple[DeviceEvent, DeviceEvent]] = []
         self.is_whole = True
         self.is_captured = False
+        self.is_root_only = is_root_only
+        self.begun = -1
+        """Calls inside that have begun; -1 before the root has."""
+        self.late: DeviceEvent | None = None
+        """Before the call that began last in the forward before, where the root alone is marked."""
 
 
 class _Waiting(NamedTuple):
@@ -141,14 +163,31 @@ class _Waiting(NamedTuple):
     pairs: list[tuple[DeviceEvent, DeviceEvent]]
     as_traced: bool
     is_in_step: bool
-    has_caught_up: bool
+    has_caught_up: bool | None
 
 
 class DeviceClock:
     """Sets the marks of one model's calls, and reads those that the device has reached."""
 
-    def __init__(self, device: Device, most_events: int = MOST_EVENTS) -> None:
+    def __init__(
+        self, device: Device, most_events: int = MOST_EVENTS, *, details: bool | None = None
+    ) -> None:
+        """Begin with no marks.
+
+        Args:
+            device: to set marks on.
+            most_events: that exist at once.
+            details: whether forwards have marks around each call; None: now and then.
+        """
         self._device = device
+        self._details = details
+        self._detail_due = 0.0
+        self._last_call = 0
+        """How many calls were begun inside of the last forward."""
+        self.call_seconds = DETAIL_CALL_SECONDS
+        """That marks around one call take on the host."""
+        self.detail_seconds = 0.0
+        """That marks around calls have taken so far, outside of recorded steps."""
         self._free: deque[DeviceEvent] = deque()
         self._left_to_make = most_events
         self._waiting: deque[_Waiting] = deque()
@@ -161,17 +200,34 @@ class DeviceClock:
         self.why_none = ""
         """Why no more forwards are timed; empty while they are."""
 
-    def another(self) -> DeviceClock:
-        """Return a clock of the same device that knows nothing yet."""
-        return DeviceClock(self._device)
+    def another(self, *, details: bool) -> DeviceClock:
+        """Return a clock of the same device that knows nothing yet; ``details`` as above."""
+        return DeviceClock(self._device, details=details)
 
     def new_forward(self) -> list[object]:
         """Return the list for the host's events of a forward that begins."""
-        return [] if self.why_none else Marks()
+        if self.why_none:
+            return []
+        return Marks(is_root_only=not self._is_detail_due())
+
+    def _is_detail_due(self) -> bool:
+        if self._details is not None:
+            return self._details
+        now = perf_counter()
+        if now < self._detail_due:
+            return False
+        spent = self._last_call * self.call_seconds
+        self._detail_due = now + max(DETAIL_SECONDS, spent / DETAIL_BUDGET)
+        return True
 
     def begin(self, events: list[object]) -> DeviceEvent | None:
-        """Set a mark before a call; None where it cannot be."""
+        """Set a mark before a call; None where none is to be, or can be."""
         if not isinstance(events, Marks) or not events.is_whole:
+            return None
+        events.begun += 1
+        if events.is_root_only and events.begun:
+            if events.begun == self._last_call:
+                events.late = self._set()
             return None
         mark = self._set()
         if mark is None:
@@ -210,10 +266,17 @@ class DeviceClock:
             as_traced: whether it is in the figures of all forwards.
             is_in_step: whether its step is recorded: ``take_calls`` is asked for it.
         """
-        if isinstance(events, Marks) and events.is_whole and len(events.pairs) == len(modules):
-            has_caught_up = self._has_caught_up(events.pairs)
+        if not isinstance(events, Marks):
+            return
+        self._last_call = max(events.begun, 0)
+        wanted = 1 if events.is_root_only else len(modules)
+        if events.is_whole and len(events.pairs) == wanted:
+            has_caught_up = self._has_caught_up(events)
+            of = [] if events.is_root_only else modules
+            if of and not is_in_step:
+                self.detail_seconds += len(of) * self.call_seconds
             self._waiting.append(
-                _Waiting(modules, times, events.pairs, as_traced, is_in_step, has_caught_up)
+                _Waiting(of, times, events.pairs, as_traced, is_in_step, has_caught_up)
             )
         elif as_traced:
             self.drop(events)
@@ -285,6 +348,9 @@ class DeviceClock:
         """Take in a forward that is to be in no figure."""
         if isinstance(events, Marks):
             self._give_back(events.pairs)
+            if events.late is not None:
+                self._free.append(events.late)
+                events.late = None
 
     def read(self) -> list[DeviceForward]:
         """Return the forwards that the device has run since the last time, those in steps all."""
@@ -358,14 +424,24 @@ class DeviceClock:
         self._waiting.clear()
         self._free.clear()
 
-    def _has_caught_up(self, pairs: list[tuple[DeviceEvent, DeviceEvent]]) -> bool:
-        """Say whether the device has come to the last call inside of a forward that just ended."""
+    def _has_caught_up(self, events: Marks) -> bool | None:
+        """Say whether the device has come to the last call inside of a forward that just ended.
+
+        Returns:
+            None where no mark stands before that call.
+        """
+        late, events.late = events.late, None
         try:
             with self._device.asking():
-                return len(pairs) > 1 and pairs[-2][0].query()
+                if late is not None:
+                    return late.query()
+                return events.pairs[-2][0].query() if len(events.pairs) > 1 else None
         except RuntimeError as error:
             self._fail(error)
-            return False
+            return None
+        finally:
+            if late is not None:
+                self._free.append(late)
 
     def _give_back(self, pairs: list[tuple[DeviceEvent, DeviceEvent]]) -> None:
         for pair in pairs:
@@ -393,24 +469,42 @@ class DeviceAggregator:
         """Calls inside of each call of a pattern, itself counted half."""
         self._patterns = Patterns(TreeIndex(nodes, model))
         self._columns = Columns(len(nodes), WINDOW)
+        self._roots: deque[float] = deque(maxlen=WINDOW)
+        """Seconds of the last forwards with marks around the root alone."""
+        self._divided: deque[float] = deque(maxlen=WINDOW)
+        """Of the last with marks around each call, without what setting them took."""
         self._forwards = 0
-        self._caught_up = 0
+        self._caught_up = self._asked = 0
+        """Forwards at whose end the device had caught up, of those of which that was asked."""
 
     def add(self, forwards: Sequence[DeviceForward]) -> None:
         """Take in forwards."""
         for forward in forwards:
+            self._forwards += 1
+            if not forward.modules:
+                self._roots.append(forward.seconds[-1])
+                self._caught_up += forward.has_caught_up is True
+                self._asked += forward.has_caught_up is not None
+                continue
             pattern = self._pattern(forward)
             seconds = np.array([forward.seconds], np.float64)
             if forward.has_caught_up and self._call_seconds:
                 seconds -= self._marking(pattern, forward, seconds[0])
-            self._columns.add(pattern, seconds)
-            self._forwards += 1
-            self._caught_up += forward.has_caught_up
+            self._divided.append(float(seconds[0, -1]))
+            self._columns.add(pattern, seconds * self._scale())
+
+    def _scale(self) -> float:
+        """Return what a forward takes over what it takes with marks around each call."""
+        if len(self._roots) < ENOUGH_ROOTS:
+            return 1.0
+        divided = median(self._divided)
+        return median(self._roots) / divided if divided > 0 else 1.0
 
     def message(self, at: float, clock: DeviceClock) -> DeviceTimes:
         """Return everything so far, ``at`` seconds since the command was started."""
         self._patterns.forget_unused()
         columns = self._columns.packed()
+        latencies = self._roots if len(self._roots) >= ENOUGH_ROOTS else self._divided
         return DeviceTimes(
             at=at,
             forwards=self._forwards,
@@ -431,7 +525,10 @@ class DeviceAggregator:
             own_mean_per_forward=columns["own_mean_per_forward"],
             mean_forwards=self._columns.mean_forwards,
             window=WINDOW,
+            asked=self._asked,
             caught_up=self._caught_up,
+            latency_p50=float(np.quantile(latencies, 0.5)) if latencies else math.nan,
+            latency_p95=float(np.quantile(latencies, 0.95)) if latencies else math.nan,
         )
 
     def _marking(self, pattern: Pattern, forward: DeviceForward, seconds: Floats) -> Floats:

@@ -179,9 +179,10 @@ class EstimatedCost:
         """Calibrate what a recorded call costs.
 
         Args:
-            device: of the clock that records them; None: a CPU.
+            device: of the clock that records them; None: a CPU. What marks around each call take
+                now and then is bounded there, and added to what is paid beside the calls.
         """
-        low = max(call_seconds(device), 1e-9)
+        low = max(call_seconds(None if device is None else device.another(details=False)), 1e-9)
         self._call = CallCost((low + CACHE_FACTOR * low) / 2, low, CACHE_FACTOR * low)
         self._intervals: deque[_Interval] = deque(maxlen=_INTERVALS)
 
@@ -380,12 +381,12 @@ def call_seconds(device: DeviceClock | None = None) -> float:
     Nothing is exchanged for it: calls of other modules are not touched.
 
     Args:
-        device: a clock of the device on which each call is timed as well; None: none is.
+        device: a clock that is used for nothing else, where a device times them as well.
     """
     calls = _CALLS if device is None else _DEVICE_CALLS
     model = _Calls(calls)
     plain = nn.Module.__call__
-    watching = Watching(plain, calls * _REPEATS * 4, None if device is None else device.another())
+    watching = Watching(plain, calls * _REPEATS * 4, device)
     watching.watch(model)
     best_plain = best_watched = float("inf")
     for _ in range(_REPEATS):
@@ -430,12 +431,14 @@ def marked_call_seconds(device: DeviceClock | None = None) -> float:
     and no random number is drawn.
 
     Args:
-        device: as of ``call_seconds``.
+        device: of the clock that records them; None: a CPU.
     """
     model = _Chain()
     plain = nn.Module.__call__
     watching = Watching(
-        plain, _MARKED_CALLS * _REPEATS * 4, None if device is None else device.another()
+        plain,
+        _MARKED_CALLS * _REPEATS * 4,
+        None if device is None else device.another(details=True),
     )
     best_plain = best_marked = float("inf")
     with torch.enable_grad():

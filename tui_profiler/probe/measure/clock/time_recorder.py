@@ -59,7 +59,9 @@ class TimeRecorder:
         self._device_warms_up = device_warms_up
         self._totals = Aggregator(nodes, model, batch=batch)
         device = clock.device
-        marking = 0.0 if device is None else call_seconds(device)
+        if device is not None:
+            device.call_seconds = call_seconds(device.another(details=True))
+        marking = 0.0 if device is None else device.call_seconds
         self._device_totals = DeviceAggregator(nodes, model, marking)
         self._readings = CpuReadings(budget)
         self._modes = Modes(clock.passes, is_on_gpu=clock.device is not None)
