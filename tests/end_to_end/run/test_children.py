@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.run.test_run import ENVIRONMENT
+from tests.end_to_end.run.test_run import ENVIRONMENT, plain, run
 from tests.end_to_end.terminal import COMMAND
 from tests.probe.watch.watched_program import sockets_folder
 from tests.viewer import Viewer, wait_until
@@ -30,6 +30,56 @@ if child:
     os.waitpid(child, 0)
     print("ended")
 sys.exit(5 if child else 0)
+"""
+
+STARTS = """
+import os, subprocess, sys
+from multiprocessing import get_context
+
+def shown():
+    # SHLVL and _ are of the shell that os.system starts.
+    seen = {k: v for k, v in os.environ.items() if k not in ("SHLVL", "_", "PWD", "OLDPWD")}
+    print(sorted(seen.items()), sys.path, sys.flags, "own" in sys.modules, flush=True)
+
+if __name__ == "__main__" and "child" not in sys.argv:
+    shown()
+    child = [sys.executable, __file__, "child"]
+    subprocess.run(child)
+    subprocess.run(child, env={**os.environ, "RANK": "1"})
+    subprocess.run([sys.executable, "-I", __file__, "child"])
+    os.system(" ".join(child))
+    process = get_context("spawn").Process(target=shown)
+    process.start()
+    process.join()
+    os.environ["PYTHONPATH"] = "/else"
+    subprocess.run(child)
+    del os.environ["PYTHONPATH"]
+    subprocess.run(child)
+    print([name for name in vars(sys.modules.get("sitecustomize", sys)) if name == "MINE"])
+elif __name__ == "__main__":
+    shown()
+    subprocess.run([sys.executable, "-c", "import os; print(os.environ.get('PYTHONPATH'))"])
+"""
+SPAWNS = """
+import os, subprocess, sys, time
+from multiprocessing import get_context
+
+def work(stop):
+    import torch
+    net = torch.nn.Linear(8, 8)
+    while not os.path.exists(stop):
+        net(torch.zeros(1, 8))
+        time.sleep(0.002)
+
+if __name__ == "__main__" and "child" not in sys.argv:
+    environment = {**os.environ, "RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a"}
+    rank = subprocess.Popen([sys.executable, __file__, sys.argv[1], "child"], env=environment)
+    process = get_context("spawn").Process(target=work, args=(sys.argv[1],))
+    process.start()
+    process.join()
+    print(process.exitcode, rank.wait())
+elif __name__ == "__main__":
+    work(sys.argv[1])
 """
 
 
@@ -89,3 +139,37 @@ def test_a_script_and_its_fork_are_seen_by_other_viewers(folder: Path) -> None:
         assert program.stdout.read() == "ended\n"
     assert not places()
     assert json.loads((folder / "report.json").read_text())["total_macs"] == 64
+
+
+@pytest.mark.parametrize("own_path", ["", "MADE"])
+def test_a_script_and_what_it_starts_see_the_same_environment_as_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_path: str
+) -> None:
+    monkeypatch.delitem(ENVIRONMENT, "PYTHONPATH", raising=False)
+    if own_path:  # The user's own, which is found through PYTHONPATH as ours is.
+        (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['own'] = MINE = sys\n")
+        monkeypatch.setitem(ENVIRONMENT, "PYTHONPATH", f"{tmp_path}:/nowhere")
+    script = tmp_path / "starts.py"
+    script.write_text(STARTS)
+    alone = plain(script)
+    watched = run("--format", "json", script)
+    assert alone.stdout.count("\n") == 15
+    assert watched.stdout == alone.stdout
+    assert not alone.stderr
+    assert watched.stderr == f"{script}: no figures: it called no model\n"
+
+
+def test_what_a_script_spawns_and_starts_with_its_own_environment_listens(folder: Path) -> None:
+    with running(SPAWNS, folder) as (program, stop):
+        ranks = set()
+        for place in until(2):
+            viewer = Viewer(place)
+            session = viewer.until(lambda found: found.tree)
+            assert session.tree.nodes[0].type == "Linear"
+            assert session.hello.program.name == "train.py"
+            ranks.add(session.hello.program.rank)
+        assert ranks == {None, 1}
+        stop.touch()
+        assert program.stdout.read() == "0 0\n"
+        assert program.wait(240) == 0
+    assert not places()

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from tui_profiler.messages import Failed, Hello, Printed, StageDone, StageStarted
 from tui_profiler.messages.live import WIRE_VERSION
 from tui_profiler.probe.process.link import Link
-from tui_profiler.probe.watch import enabled
+from tui_profiler.probe.watch import child_environment, enabled
 from tui_profiler.probe.watch.enabled import BROUGHT
 from tui_profiler.probe.watch.first_import import FirstImport
 
@@ -66,6 +66,7 @@ class ScriptModels:
         enabled.dismiss()
         for name in BROUGHT:
             importlib.import_module(name)
+        child_environment.follow()
         self._link.send(Hello(WIRE_VERSION, os.getpid(), (), NO_MODEL_YET))
         waits = "torch not imported yet"
         self._link.send(StageStarted("worker", 0.0, waits))
