@@ -21,7 +21,7 @@ from tui_profiler.verbs.compare import compare
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS, complaint, exit_code, measured
 from tui_profiler.verbs.report import progress_line, trusted_line
 
-from ..options.model import Chosen, model_options
+from ..options.model import Chosen, model_options_but
 from ..options.side import TypedSide, typed_side
 from ..settings.appearance import AppearanceOptions, look_options
 from ..settings.preferences import read_preferences
@@ -58,7 +58,7 @@ class CompareOptions(Struct, frozen=True):
     "Run each for this long, alternating, and compare latency. On screen: until you quit.",
 )
 @options.count("--top", "The N largest differences. Default: 12 in the table, all as json.")
-@model_options
+@model_options_but("generate")
 @look_options
 @options.stock_output
 @click.pass_obj

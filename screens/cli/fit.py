@@ -15,7 +15,7 @@ from tui_profiler.source.spawned import worker
 from tui_profiler.verbs.outcome import complaint, exit_code
 from tui_profiler.verbs.report import at_batches
 
-from ..options.model import Chosen, MemorySize, model_options
+from ..options.model import Chosen, MemorySize, model_options_but
 from ..terminal.standard_output import Results, say, speaker
 from . import options
 
@@ -48,7 +48,7 @@ class FitOptions(Struct, frozen=True):
 )
 @options.table_or_json
 @options.output
-@model_options
+@model_options_but("generate")
 @click.pass_obj
 def fit_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     """Report which GPUs MODEL fits on, the largest batch, and the minimum time.

@@ -105,7 +105,7 @@ class SweepOptions(Struct, frozen=True):
 @options.output
 @options.count("--top", "Number of nodes in the table, by scaling.", 12)
 @click.option("--ascii", "is_ascii", is_flag=True, help="Draw with ASCII only.")
-@model_options_but("batch", "threads", "dtype")
+@model_options_but("batch", "threads", "dtype", "generate")
 @click.pass_obj
 def sweep_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     """Measure how MODEL scales: latency, throughput, memory and energy at every point.

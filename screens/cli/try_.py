@@ -100,7 +100,7 @@ class TryOptions(Struct, frozen=True):
 @options.seconds("--measure", "Measured time before the trials, for the predictions.", 3.0)
 @options.table_or_json
 @options.output
-@model_options_but("update", "peak_flops")
+@model_options_but("update", "peak_flops", "generate")
 @click.pass_obj
 def try_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     """Try changes on each MODEL, and print predicted beside measured speed-ups.

@@ -18,6 +18,7 @@ from .grid_intensity import GridIntensity, Typed
 
 MOST_BATCH = 2**31 - 1
 MOST_THREADS = 4096
+MOST_TOKENS = 1_000_000
 BUDGET_HELP = "Maximum profiling overhead."
 
 STOCK_OUTPUT = "TUI_PROFILER_STOCK_OUTPUT"
@@ -60,6 +61,7 @@ class Chosen(Struct, frozen=True):
     autocast: Autocast | None = None
     update: bool = False
     peak_flops: float | None = None
+    generate: int | None = None
 
     def spec(self, model: str, *, started_at: float, seconds: float | None = None) -> LoadSpec:
         """Return the request for one model.
@@ -95,7 +97,13 @@ class Chosen(Struct, frozen=True):
             started_at=started_at,
             memory_limit_bytes=self.memory_limit,
             train=self._training(),
+            generate=self._generating(),
         )
+
+    def _generating(self) -> int | None:
+        if self.train and self.generate is not None:
+            raise click.UsageError("--generate runs requests, --train steps: give one of them.")
+        return self.generate
 
     def _training(self) -> TrainSpec | None:
         if self.train:
@@ -327,6 +335,12 @@ _OPTIONS = (
         help="With --train: FLOP/s that MFU and HFU refer to, such as 989T. Default: the measured"
         " roof of the dtype.",
     ),
+    click.option(
+        "--generate",
+        type=click.IntRange(1, MOST_TOKENS),
+        metavar="N",
+        help="Run requests to a language model of transformers: the prompt, then N tokens, greedy.",
+    ),
     click.option("--debug", is_flag=True, help="Show tracebacks."),
 )
 
@@ -334,9 +348,9 @@ _OPTIONS = (
 _UNTYPED: dict[str, object] = {"batch": None, "dtype": "", "threads": None}
 TRAINING = (
     *("train", "optimizer", "checkpoint", "accumulate"),
-    *("autocast", "update", "peak_flops"),
+    *("autocast", "update", "peak_flops", "generate"),
 )
-"""Options of training, which some verbs do not have."""
+"""Options of training and of requests, which some verbs do not have."""
 
 
 def model_options(command: _Command) -> Callable[..., object]:

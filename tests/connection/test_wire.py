@@ -213,6 +213,7 @@ MESSAGES: tuple[messages.Message, ...] = (
         messages.TokenCache("DynamicCache", b"\1\0\0\0\0\0\0\0", 18.0, 2, 512.0, 64, False),
         *("", 5, 4, True),
     ),
+    messages.ExpertTokens(1.0, (messages.LayerExperts("layers.0.gate", [3, 0, 5]),)),
     messages.ProgramsSeen(
         2.0,
         (messages.ProgramUse(7, "cc1", 0.5, 99),),

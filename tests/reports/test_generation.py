@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.generation_session import CACHE, GENERATION, NO_REQUEST
 from tests.reports.test_step import MEASURED, WRITERS
 from tests.small_model import folded
-from tui_profiler.messages import Unknown
+from tui_profiler.messages import ExpertTokens, LayerExperts, Unknown
 from tui_profiler.queries.forward.generation import NO_REQUEST as NONE_SEEN
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.reports.text.brief import brief
@@ -97,6 +97,29 @@ def test_text_says_what_an_assistant_was_good_for() -> None:
     found = " ".join(WRITERS["text"](generating(told)).split())
     assert "at least 64 new" in found
     assert "50, 40 % accepted" in found
+
+
+EXPERTS = ExpertTokens(
+    1.0,
+    (LayerExperts("layers.0.gate", [4, 4, 0]), LayerExperts("layers.1.gate", [0, 8, 0])),
+)
+
+
+def test_experts_without_a_token_are_dead() -> None:
+    session = apply(generating(), EXPERTS)
+    assert report(session)["generation"]["experts"] == [
+        {"path": "layers.0.gate", "tokens": [4, 4, 0], "dead": 1},
+        {"path": "layers.1.gate", "tokens": [0, 8, 0], "dead": 2},
+    ]
+    found = WRITERS["text"](session)
+    assert "3 of 6 were given no token in one request" in found
+    busiest = next(line for line in found.splitlines() if "layers.1.gate" in line)
+    assert busiest.split() == ["layers.1.gate", "8", "3", "2", "100.0"]
+
+
+def test_json_says_why_experts_are_not_known() -> None:
+    why = report(generating())["unavailable"]["generation.experts"]
+    assert why == "no router was seen that returns the experts it chose"
 
 
 def test_names_of_caches_are_hostile_text() -> None:

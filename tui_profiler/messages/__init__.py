@@ -79,4 +79,5 @@ Message: TypeAlias = (
     | OutOfMemory
     | Compilations
     | Generation
+    | ExpertTokens
 )

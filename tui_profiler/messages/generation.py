@@ -83,3 +83,20 @@ class Generation(OnWire, frozen=True):
     is_on_device: bool = False
     """Whether the first token is there when the next forward begins, not when its own returns: a
     GPU may not have finished by then."""
+
+
+class LayerExperts(Part, frozen=True):
+    """The experts of one layer of a mixture."""
+
+    path: str
+    """Of the router."""
+    tokens: list[int]
+    """That the router gave to each expert."""
+
+
+class ExpertTokens(OnWire, frozen=True):
+    """Tokens per expert in one request, prefill and decode, all rows."""
+
+    at: Moment
+    """Seconds since the command was started."""
+    layers: tuple[LayerExperts, ...]

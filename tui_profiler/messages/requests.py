@@ -68,6 +68,8 @@ class LoadSpec(Part, frozen=True):
     """Maximum memory of the worker; 0: no limit; None: the free memory less a reserve."""
     train: TrainSpec | None = None
     """Run steps of training; None: forwards in eval mode."""
+    generate: int | None = None
+    """Run requests that generate so many tokens per row; None: forwards."""
 
 
 class Start(OnWire, frozen=True):

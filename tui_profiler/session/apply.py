@@ -83,7 +83,7 @@ def apply(session: Session, message: messages.Message | Jump | Remembered) -> Se
             | messages.ModelValues()
         ):
             return _trained(session, message)
-        case messages.ModeSeen() | messages.Generation():
+        case messages.ModeSeen() | messages.Generation() | messages.ExpertTokens():
             return _ran(session, message)
         case messages.Compilations():
             return replace(session, compilations=message)
@@ -195,6 +195,7 @@ def _looking_at(session: Session, tree: Tree) -> Session:
         slow=(),
         training=None,
         generation=None,
+        experts=None,
         slow_steps=(),
         around_slow=(),
         backward=None,
@@ -318,8 +319,12 @@ def _tick_bytes(tick: messages.Tick) -> int:
     return len(tick.nodes) * 15 + 400
 
 
-def _ran(session: Session, message: messages.ModeSeen | messages.Generation) -> Session:
+def _ran(
+    session: Session, message: messages.ModeSeen | messages.Generation | messages.ExpertTokens
+) -> Session:
     """Take in how forwards ran; threads are those of the thread that runs them."""
+    if isinstance(message, messages.ExpertTokens):
+        return replace(session, experts=message)
     if isinstance(message, messages.Generation):
         # A probe may send anything, a part of a figure too.
         is_whole = message.cache is None or len(message.cache.layers) % 8 == 0

@@ -121,6 +121,8 @@ class Session(Struct, frozen=True, eq=False):
     """What values are like in steps of training; None before they were asked for and read."""
     generation: messages.Generation | None = None
     """Requests of a language model; None before one was seen."""
+    experts: messages.ExpertTokens | None = None
+    """Tokens per expert of a request; None where they were not counted."""
     mode: messages.ModeSeen | None = None
     """How its forwards ran, None before one was recorded."""
     replays: tuple[messages.Replayed, ...] = ()

@@ -64,6 +64,8 @@ class ForwardTokens(NamedTuple):
     """Whether a cache is passed, be it empty."""
     cache_id: int
     """``id`` of that, which later ones may have too; 0: none is passed."""
+    is_encoded: bool = False
+    """Whether an encoder ran before it: its output is passed."""
     cache: CacheSize | None = None
     """After it; None: no cache, or of a kind that is not known."""
 
@@ -107,7 +109,8 @@ def tokens_of(args: tuple[object, ...], kwargs: dict[str, object]) -> ForwardTok
     if before and tokens > 1 and named.startswith("decoder"):
         checked = tokens  # No prompt is added to what a decoder has written.
     is_given = cache is not None
-    return ForwardTokens(rows, tokens, before, checked, is_given, id(cache) if is_given else 0)
+    cache_id, is_encoded = id(cache) if is_given else 0, kwargs.get("encoder_outputs") is not None
+    return ForwardTokens(rows, tokens, before, checked, is_given, cache_id, is_encoded)
 
 
 def with_cache(found: ForwardTokens, kwargs: dict[str, object], output: object) -> ForwardTokens:

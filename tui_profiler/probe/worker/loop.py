@@ -17,7 +17,7 @@
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import partial
 from itertools import chain
@@ -53,6 +53,7 @@ from tui_profiler.probe.worker.slice_budget import SLICE_SECONDS, SliceBudget, s
 
 if TYPE_CHECKING:
     from tui_profiler.probe.trace.training.optimizers import Choice
+    from tui_profiler.probe.worker.generation import OwnGeneration
     from tui_profiler.probe.worker.training import OwnTraining
 
 FIRST_PAIRS = 30
@@ -61,6 +62,9 @@ PAIR_EVERY_SECONDS = 0.5
 LATER_PAIR_EVERY_SECONDS = 30.0
 PAIR_BATCH_SECONDS = 0.05
 """Of a batch of a pair; at least one forward."""
+NO_KIND = ("none",)
+"""Of no forward: none of a request is as the one that the tree is made of."""
+NO_WINDOW = "requests run in the loop, not forwards alone"
 WINDOW_FORWARDS = 2
 """Most forwards of an operator window."""
 
@@ -91,7 +95,13 @@ class Loop:
         self.asides = Interruptions(link, spec, now, model, traced, phase, self._energy)
         self._forwards_done = 0
         self._asked: deque[messages.Request] = deque()
-        self._clock = ModuleClock(model, device=device_clock_of(model))
+        answers = spec.generate is not None
+        self._clock = ModuleClock(
+            model,
+            device=device_clock_of(model),
+            traced=NO_KIND if answers else None,
+            reads_tokens=answers,
+        )
         self._cost = MeasuredCost()
         self._times = TimeRecorder(
             self._clock,
@@ -105,10 +115,13 @@ class Loop:
         # Computed when needed: the first forward may create caches that remain.
         held = None if self._clock.device is not None else partial(_held, model, traced.inputs)
         self._windows = OperatorWindows(traced.nodes, model, spec.budget, held=held)
-        self._windows.why_none = why_no_windows
+        self.prompt = traced.inputs
+        """Of requests: those of the prefill, whichever tree is shown."""
+        self._windows.why_none = why_no_windows or NO_WINDOW * answers
         self.optimizer: Choice | None = None if spec.train is None else spec.train.optimizer
         """Of training steps; None where there are none."""
         self._training: OwnTraining | None = None
+        self._generation: OwnGeneration | None = None
         self._records_all = False
         self._pairs = 0
         self._since_tick_seconds = 0.0
@@ -152,6 +165,8 @@ class Loop:
         """Run one forward without counting it; return its seconds."""
         self._clock.recording = False
         train = self._spec.train
+        if self._spec.generate is not None:
+            return self._first_request(self._spec.generate)
         if train is None or self.optimizer is None:
             return self._forward()
         from tui_profiler.probe.worker.training import OwnTraining  # noqa: PLC0415 # few train
@@ -164,6 +179,21 @@ class Loop:
         began = self._forward_began = time.perf_counter()
         try:
             self._training.first_step()
+        finally:
+            self._forward_began = None
+            self._forwards_done += 1
+        return time.perf_counter() - began
+
+    def _first_request(self, tokens: int) -> float:
+        from tui_profiler.probe.worker.generation import OwnGeneration  # noqa: PLC0415 # few do
+
+        is_on_device = self._clock.device is not None
+        self._generation = OwnGeneration(
+            self._model, self.prompt, tokens, is_on_device=is_on_device
+        )
+        began = self._forward_began = time.perf_counter()
+        try:
+            self._generation.first_request()
         finally:
             self._forward_began = None
             self._forwards_done += 1
@@ -257,6 +287,8 @@ class Loop:
         try:
             if self._training is not None:
                 self._training.step()
+            elif self._generation is not None:
+                self._generation.request()
             else:
                 with torch.no_grad():
                     self._model(*self._inputs.args, **keywords)
@@ -269,6 +301,7 @@ class Loop:
         forwards, seconds = self._spec.forwards, self._spec.seconds
         if forwards is not None and self._left() <= 0:
             what = "forwards" if self._training is None else "steps"
+            what = what if self._generation is None else "requests"
             self.why_finished = f"{forwards} {what} were asked for"
         elif seconds is not None and self._ran_seconds >= seconds:
             self.why_finished = f"{seconds:g} s were asked for"
@@ -344,8 +377,12 @@ class Loop:
         began = time.perf_counter()
         self._add_up()
         at, dropped = self._now(), self._link.dropped
-        steps = () if self._training is None else self._training.messages(at)
-        for message in chain(self._times.modes(at), self._times.figures(at, dropped), steps):
+        figures: Iterable[messages.Message] = ()
+        if self._training is not None:
+            figures = self._training.messages(at)
+        elif self._generation is not None:
+            figures = self._generation.messages(at)
+        for message in chain(self._times.modes(at), self._times.figures(at, dropped), figures):
             self._link.send(message)
             if isinstance(message, messages.Tick) and self.on_tick is not None:
                 self.on_tick(message)
@@ -362,6 +399,8 @@ class Loop:
         if self._training is not None:
             self._training.add_up(taken)
             taken = [one for one in taken if one.values is None]  # They take longer.
+        if self._generation is not None:
+            self._generation.add_up(taken)
         self._times.add(taken)
         self._times.look_at(taken)
 

@@ -251,6 +251,7 @@ class Run:
         energy = self._stages.energy
         self._loop = loop = Loop(link, self._spec, now, model, traced, self._phase, energy)
         loop.reader = self.reader
+        loop.prompt = self._traces.get("prefill", traced).inputs
         loop.values_wanted = self._values_wanted
         loop.asides.has_random_weights = self._has_random_weights()
         try:

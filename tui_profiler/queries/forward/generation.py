@@ -1,10 +1,13 @@
 """Requests of a language model: why none were seen, and the cache by layer."""
 
-from tui_profiler.messages import Generation, TokenCache, Unknown, known
+from tui_profiler.messages import Generation, LayerExperts, TokenCache, Unknown, known
 from tui_profiler.queries.cost.totals import was_run, why_no_times
 from tui_profiler.session import Session
 
 NO_REQUEST = "no request of a language model was seen: no forward was passed token ids and a cache"
+
+NOT_COUNTED = "a program's routers are not read: report the model with --generate"
+NO_ROUTER = "no router was seen that returns the experts it chose"
 
 
 def why_no_generation(session: Session) -> str:
@@ -12,6 +15,17 @@ def why_no_generation(session: Session) -> str:
     if session.generation is not None:
         return ""
     return NO_REQUEST if was_run(session) else why_no_times(session, NO_REQUEST)
+
+
+def why_no_experts(session: Session) -> str:
+    """Return why tokens per expert are not known."""
+    counts = session.hello is None or session.hello.program is None
+    return NO_ROUTER if counts else NOT_COUNTED
+
+
+def dead_experts(layer: LayerExperts) -> int:
+    """Return how many experts of a layer were given no token."""
+    return layer.tokens.count(0)
 
 
 def layer_bytes(cache: TokenCache) -> tuple[int, ...]:

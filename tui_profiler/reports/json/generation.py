@@ -8,7 +8,9 @@ from tui_profiler.messages import GenerationPhase, TokenCache, Unknown
 from tui_profiler.queries.forward.generation import (
     accepted_share,
     cache_bytes,
+    dead_experts,
     layer_bytes,
+    why_no_experts,
     why_no_generation,
 )
 from tui_profiler.reports.json_values import EACH, Count, Known, Part, Share, Size
@@ -43,6 +45,17 @@ class Cache(Part, frozen=True):
     """The most that was read."""
     preallocated: bool
     """Whether it has room for all tokens from the beginning."""
+
+
+class RoutedLayer(Part, frozen=True):
+    """The experts of one layer of a mixture."""
+
+    path: str
+    """Of the router."""
+    tokens: list[Count]
+    """That it gave to each expert, in prefill and decode of one request, all rows."""
+    dead: Count
+    """Experts that were given none."""
 
 
 class Generation(Part, frozen=True, kw_only=True):
@@ -86,6 +99,8 @@ class Generation(Part, frozen=True, kw_only=True):
     accepted_share: Known[Share]
     """Of the candidates."""
     cache: Known[Cache]
+    experts: Known[Annotated[list[RoutedLayer], EACH]]
+    """Tokens per expert, by layer."""
 
 
 def generation_section(session: Session) -> Generation | Unknown:
@@ -115,7 +130,15 @@ def generation_section(session: Session) -> Generation | Unknown:
         candidates=seen.checked,
         accepted_share=accepted_share(seen.checked, seen.accepted),
         cache=Unknown(seen.why_no_cache) if seen.cache is None else _cache(seen.cache),
+        experts=_experts(session),
     )
+
+
+def _experts(session: Session) -> list[RoutedLayer] | Unknown:
+    found = session.experts
+    if found is None or not found.layers:
+        return Unknown(why_no_experts(session))
+    return [RoutedLayer(one.path, one.tokens, dead_experts(one)) for one in found.layers]
 
 
 def _phase(phase: GenerationPhase) -> Phase:

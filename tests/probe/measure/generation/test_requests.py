@@ -30,7 +30,7 @@ from tests.probe.measure.generation.language_models import (  # needs transforme
     transformers,
 )
 from tui_profiler.messages import TokenCache, Unknown
-from tui_profiler.probe.measure.generation.requests import NO_REQUEST, Requests
+from tui_profiler.probe.measure.generation.requests import ENCODED, NO_REQUEST, Requests
 
 MODELS: dict[str, Callable[[], Any]] = {
     "llama": llama,
@@ -216,6 +216,13 @@ def test_the_cache_of_an_encoder_decoder_has_what_it_crosses_to() -> None:
             kept.self_attention_cache.layers, kept.cross_attention_cache.layers, strict=True
         )
     ]
+
+
+def test_what_an_encoder_takes_is_in_no_time_to_the_first_token() -> None:
+    model = model_of("t5")
+    found = generation_of(model, lambda: answer(model, prompt(), 4))
+    assert found.first_p50 == found.prefill_per_second == ENCODED
+    assert isinstance(found.gap_p50, float)
 
 
 def test_the_next_turn_of_a_conversation_is_another_request() -> None:

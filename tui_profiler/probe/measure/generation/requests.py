@@ -34,6 +34,7 @@ MOST_ACCEPTED = 64
 """Tokens of one forward, each of which is a gap."""
 
 NO_REQUEST = Unknown("no request was recorded from its beginning")
+ENCODED = Unknown("the encoder runs before the first forward, and is not timed")
 NO_GAP = Unknown("no two tokens of a request were recorded")
 _NO_CACHE = "no cache is passed to its forwards or returned"
 _OTHER_CACHE = "sizes of this kind of cache are not known"
@@ -107,9 +108,11 @@ class _Ended:
         self.seconds = one.ended - one.began
         self.prefill, self.decode = one.prefill, one.decode
         self.is_slowed = one.is_slowed
-        self.first_seconds = math.nan if one.first_token is None else one.first_token - one.began
+        is_timed = one.first_token is not None and not one.last.is_encoded
+        self.first_seconds = math.nan if not is_timed else (one.first_token or 0.0) - one.began
         self.decode_seconds = max(one.ended - (one.first_token or one.ended), 0.0)
         self.is_at_least = one.waits
+        self.is_encoded = one.last.is_encoded
 
 
 class Requests:
@@ -310,7 +313,8 @@ class Requests:
         ended = [*self._ended]
         timed = [one for one in ended if not one.is_slowed]
         first = sorted(one.first_seconds for one in timed if not math.isnan(one.first_seconds))
-        first_p50, first_p95 = _quantiles(first, NO_REQUEST)
+        why = ENCODED if timed and all(one.is_encoded for one in timed) else NO_REQUEST
+        first_p50, first_p95 = _quantiles(first, why)
         gap_p50, gap_p95 = _quantiles(sorted(self._gaps), NO_GAP)
         seconds = sum(one.seconds for one in timed)
         inside = sum(one.prefill.seconds + one.decode.seconds for one in timed)
@@ -332,7 +336,7 @@ class Requests:
             prefill_per_second=_rate(
                 sum(one.prefill.tokens for one in timed),
                 sum(one.first_seconds for one in timed if not math.isnan(one.first_seconds)),
-                NO_REQUEST,
+                why,
             ),
             decode_per_second=_rate(
                 sum(one.decode.tokens for one in timed),

@@ -1,9 +1,22 @@
 """Requests of a language model: tokens per second, phases and the cache."""
 
 from tui_profiler.figures.units import count, duration, share, size, thousands, three_digits
-from tui_profiler.messages import Figure, Generation, GenerationPhase, TokenCache, Unknown, known
-from tui_profiler.queries.forward.generation import cache_bytes, cache_name, layer_bytes
-from tui_profiler.reports.document import Section
+from tui_profiler.messages import (
+    Figure,
+    Generation,
+    GenerationPhase,
+    LayerExperts,
+    TokenCache,
+    Unknown,
+    known,
+)
+from tui_profiler.queries.forward.generation import (
+    cache_bytes,
+    cache_name,
+    dead_experts,
+    layer_bytes,
+)
+from tui_profiler.reports.document import Column, Grid, Section, names, short
 from tui_profiler.reports.text.sections import figure_text
 from tui_profiler.session import Session
 
@@ -15,7 +28,8 @@ def generation_sections(session: Session) -> tuple[Section, ...]:
     seen = session.generation
     if seen is None:
         return ()
-    return (Section("generation", "measured on this machine", (figure_text.facts(*_facts(seen)),)),)
+    facts = figure_text.facts(*_facts(seen), *_experts(session))
+    return (Section("generation", "measured on this machine", (facts, *_routers(session))),)
 
 
 def generation_words(session: Session) -> tuple[tuple[str, str], ...]:
@@ -37,6 +51,44 @@ def _facts(seen: Generation) -> tuple[tuple[str, str], ...]:
         ("candidates", _candidates(seen)),
         ("per layer", _layers(seen.cache)),
     )
+
+
+def _experts(session: Session) -> tuple[tuple[str, str], ...]:
+    layers = session.experts.layers if session.experts is not None else ()
+    if not layers:
+        return ()
+    dead, experts = sum(map(dead_experts, layers)), sum(len(one.tokens) for one in layers)
+    said = f"{thousands(dead)} of {thousands(experts)} were given no token in one request"
+    return (("experts", said),)
+
+
+def _routers(session: Session) -> tuple[Grid, ...]:
+    """Return the layers of a mixture, those with the busiest expert first."""
+    layers = session.experts.layers if session.experts is not None else ()
+    if not layers:
+        return ()
+    rows = tuple(
+        (
+            one.path,
+            thousands(sum(one.tokens)),
+            thousands(len(one.tokens)),
+            thousands(dead_experts(one)),
+            figure_text.percent(_busiest(one)),
+        )
+        for one in sorted(layers, key=lambda one: -_busiest(one))[: figure_text.MOST_ROWS]
+    )
+    columns = (
+        short(names("router"), "router", 0),
+        short(Column("tokens routed"), "routed", 9),
+        short(Column("experts"), "experts", 9),
+        short(Column("dead"), "dead", 6),
+        short(Column("% busiest"), "%busiest", 10),
+    )
+    return (Grid(columns, rows, left_out=len(layers) - len(rows)),)
+
+
+def _busiest(layer: LayerExperts) -> float:
+    return max(layer.tokens, default=0) / max(sum(layer.tokens), 1)
 
 
 def _pair(p50: Figure, p95: Figure) -> str:
@@ -72,7 +124,9 @@ def _per_request(seen: Generation) -> str:
     if rows is None or prompt is None or new is None:
         return figure_text.figure(seen.rows, count)
     least = "at least " if seen.is_at_least else ""
-    return f"{rows:.3g} rows, {prompt:.4g} tokens of prompt, {least}{new:.4g} new, each row"
+    return (
+        f"{rows:.3g} {_rows(rows)}, {prompt:.4g} tokens of prompt, {least}{new:.4g} new, each row"
+    )
 
 
 def _phase(phase: GenerationPhase, per_second: Figure) -> str:
@@ -100,12 +154,16 @@ def _cache(seen: Generation) -> str:
     if cache is None:
         return figure_text.figure(Unknown(seen.why_no_cache), size)
     length, growth = known(cache.length), known(cache.growth)
-    rows = f"{thousands(cache.rows)} rows"
+    rows = f"{thousands(cache.rows)} {_rows(cache.rows)}"
     held = rows if length is None else f"{rows} of {length:,.0f} tokens"
     grows = "" if growth is None else f", {size(growth)} per token"
     whole = ", preallocated" if cache.is_preallocated else ""
     peak = f", peak {size(cache.peak)}" if cache.peak > cache_bytes(cache) else ""
     return f"{size(cache_bytes(cache))} ({cache.name}), {held}{grows}{whole}{peak}"
+
+
+def _rows(count: float) -> str:
+    return "row" if count == 1 else "rows"
 
 
 def _layers(cache: TokenCache | None) -> str:
