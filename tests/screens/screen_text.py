@@ -33,6 +33,6 @@ async def resize(pilot: Pilot[int], columns: int, rows: int) -> None:
     """Resize the terminal, and wait until the screen is laid out anew: a timer of Textual's does
     that, for which the pilot does not wait where other programs keep this one from running."""
     await pilot.resize_terminal(columns, rows)
-    while pilot.app.screen.size != Size(columns, rows):
+    while pilot.app.screen._compositor.size != Size(columns, rows):
         await pilot.pause()
     await pilot.pause()
