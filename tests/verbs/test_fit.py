@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
@@ -12,10 +13,10 @@ from msgspec.structs import replace
 
 from screens.cli.main import main
 from tests.worker import spec
-from tui_profiler.messages import TrainSpec, Unknown
+from tui_profiler.messages import Request, TrainSpec, Unknown
 from tui_profiler.queries.hardware.data_sheets import DataSheet, data_sheet
 from tui_profiler.queries.hardware.fits import Fit, Need, cublas_bytes, fit, need_of
-from tui_profiler.source.spawned import worker
+from tui_profiler.source.forked import Forked, Template
 from tui_profiler.verbs.report import at_batches
 
 SCHEMA = json.loads(Path("docs/fit.schema.json").read_text(encoding="utf-8"))
@@ -37,8 +38,18 @@ def need(batch: int | None, **parts: float) -> Need:
 LIBRARY = cublas_bytes(sheet(0))
 
 
+@pytest.fixture(scope="module")
+def template() -> Iterator[Template]:
+    with Template(("torch", "tui_profiler.probe.worker.run")) as process:
+        process.wait()
+        yield process
+
+
 @pytest.mark.parametrize("training", [False, True], ids=["forward", "step"])
-def test_the_largest_batch_fits_and_one_more_does_not(training: bool) -> None:
+def test_the_largest_batch_fits_and_one_more_does_not(training: bool, template: Template) -> None:
+    def worker(request: Request) -> Forked:
+        return Forked(template, [request])
+
     asked = spec("demo:cnn", batch=2, train=TrainSpec(optimizer="adamw") if training else None)
     sessions = asyncio.run(at_batches(asked, worker, progress=lambda _: None))
     needs = tuple(one for one in map(need_of, sessions) if isinstance(one, Need))
@@ -49,9 +60,8 @@ def test_the_largest_batch_fits_and_one_more_does_not(training: bool) -> None:
     found = fit(needs, device, reserve=1e9)
     assert isinstance(found.largest_batch, int)
     assert found.largest_batch > 20
-    (there, *_) = asyncio.run(
-        at_batches(replace(asked, batch=found.largest_batch), worker, progress=lambda _: None)
-    )
+    largest = replace(asked, batch=found.largest_batch)
+    (there,) = asyncio.run(at_batches(largest, worker, progress=lambda _: None, times=()))
     counted_there = need_of(there)
     assert isinstance(counted_there, Need)
     taken = counted_there.divided + counted_there.whole + LIBRARY
