@@ -95,7 +95,8 @@ class Maker:
                 }
                 return kind.cls(**fields)
             case inspect.BoolType() | inspect.IntType() | inspect.FloatType() | inspect.BytesType():
-                plain = {"Bool": False, "Int": 0, "Float": 1.0, "Bytes": b""}
+                least = getattr(kind, "ge", None)
+                plain = {"Bool": False, "Int": least or 0, "Float": least or 1.0, "Bytes": b""}
                 found = plain[type(kind).__name__.removesuffix("Type")]
                 return found if hint is _NO_HINT else hint
         raise AssertionError(f"messages have no such type so far: {kind}")

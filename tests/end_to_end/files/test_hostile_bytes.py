@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import re
 import subprocess
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -67,16 +66,17 @@ def test_a_recording_adds_nothing_to_the_bytes(kind: str, tmp_path: Path) -> Non
     walk = Walk(["open", str(file)], (120, 40), str(tmp_path))
     try:
         walk.terminal.wait_for(MARK)
-        opening = {place.opening[0]: partial(walk.shows, place.mark) for place in AT_ONCE}
-        asking = {typed(k.keys.split(",")[0]) for k in EXPLORER if k.action in ASKING}
-        for opens, is_open in {**opening, **dict.fromkeys(asking, walk.asks)}.items():
-            walk.press(opens, opens)
-            # Typed ahead of what opens, an escape would close nothing.
-            walk.wait_for(is_open, 1)
+        for place in AT_ONCE:
+            walk.terminal.send(place.opening[0])
+            walk.terminal.wait_for(lambda _, mark=place.mark: walk.shows(mark))
             # A plain escape that is read together with the next key would be alt and that key.
-            walk.press("\x1b[27u", opens)
-            walk.wait_for(lambda is_open=is_open: not is_open(), 1)
-            walk.press("j", opens)
+            walk.terminal.send("\x1b[27u")
+            walk.terminal.wait_for(lambda _, mark=place.mark: not walk.shows(mark))
+            walk.terminal.send("j")
+        for key in EXPLORER:
+            if key.action in ASKING:
+                walk.press(typed(key.keys.split(",")[0]), key.action)
+                walk.press("\x1b[27u", key.action)
         walk.leave()
         raw = bytes(walk.terminal.raw)
     finally:
