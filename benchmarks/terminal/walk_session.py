@@ -139,6 +139,12 @@ PLACES = (
     _side("memory", r"^ memory over one"),
     _side("weights", r"\A.*\n( *\n)? weights  "),
     _side("health", r"n first NaN"),
+    Place(
+        "compilation",
+        (":", "compilation", "\r"),
+        r"^ (torch.compile compiled nothing|[\d,]+ graphs?  )",
+        side_screen("compilation"),
+    ),
     _side("findings", r"^ (findings, by|no findings|[\d,]+ checks of)"),
 )
 AT_ONCE = tuple(place for place in PLACES if len(place.opening) == 1)

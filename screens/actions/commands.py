@@ -49,7 +49,7 @@ def commands(
     """
     of_keys = tuple(_of_key(key, session) for key in keys if key.action != "palette")
     found = [*of_keys]
-    sort, theme, mouse = BY_NAME
+    sort, theme, *others = BY_NAME
     in_turn = {key.action: shown(key) for key in keys}
     by_sort, by_theme = in_turn.get("sort", ""), in_turn.get("theme", "")
     found += [
@@ -65,7 +65,7 @@ def commands(
         Command(f"{theme.label} {name}", theme.help, f"{theme.action}('{name}')", under=by_theme)
         for name in sorted(themes)
     ]
-    found.append(_of_key(mouse, session))
+    found += [_of_key(key, session) for key in others]
     return tuple(found)
 
 

@@ -289,6 +289,7 @@ DEPTHS: tuple[Key, ...] = tuple(
 BY_NAME: tuple[Key, ...] = (
     _tree("", "sort_by", "sort", "", "find"),
     Key("", "use_theme", "theme", "use this theme", "look", on="appearance"),
+    _side("", "compilation", "torch.compile: graph breaks, recompilations, their modules"),
     Key("", "toggle_mouse", "mouse", "turn the mouse off or on", "look", on="appearance"),
 )
 """What has no key: the palette alone does it."""

@@ -74,6 +74,12 @@ HEALTH: tuple[Key, ...] = (
     *_pages("page", "half a page"),
     *_ends("move"),
 )
+COMPILATION: tuple[Key, ...] = (
+    Key("down,j", "move(1)", "next", "the next break or recompilation", _HERE, shown="↓ j"),
+    Key("up,k", "move(-1)", "previous", "the one before", _HERE, shown="↑ k"),
+    _TO_A_NODE,
+    *_ends("move"),
+)
 FINDINGS: tuple[Key, ...] = (
     Key("x", "try", "try", "run the trial in a separate process, or stop it", _HERE),
     Key("plus", "prolong", "longer", "let the trial that runs measure 30 s longer", _HERE),

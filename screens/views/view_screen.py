@@ -341,6 +341,7 @@ _CLASSES = {
     "weights": "WeightsScreen",
     "flat": "FlatScreen",
     "health": "HealthScreen",
+    "compilation": "CompilationScreen",
 }
 
 

@@ -53,6 +53,9 @@ class CompiledAgain(Part, frozen=True):
     """Dynamo's, its first line."""
     count: int
     """How often, in all compilations."""
+    forwards: tuple[str, ...] = ()
+    """``file:line`` of ``forward``, as ``Node.source`` is, of the classes of the model's modules
+    whose methods it is in: the innermost that is known. Empty where it is in none."""
 
 
 class Compilations(OnWire, frozen=True):

@@ -20,6 +20,7 @@ from tui_profiler.queries.panel.neighbours import (
 from tui_profiler.queries.time.node_seconds import node_seconds
 from tui_profiler.queries.time.time_parts import TimePart, TimeParts, time_parts
 from tui_profiler.queries.training.backward_operators import backward_operators
+from tui_profiler.queries.tree import compiled
 from tui_profiler.queries.tree.names import fitted
 from tui_profiler.session import Tree
 
@@ -64,6 +65,7 @@ def node_lines(look: Look, around: NodeContext) -> tuple[Line, ...]:
         _identity(tree, look),
         *_inner_parts(tree, around, look),
         _weights(tree, look),
+        _compilation(look),
         node_energy_lines(look),
         _source("source", around.source, look),
         *(_source(title, source, look) for title, source in around.called_from),
@@ -88,6 +90,25 @@ def _inner_parts(tree: Tree, around: NodeContext, look: Look) -> tuple[tuple[Lin
         step_lines(look) if look.node == 0 else node_step_lines(look),
         _backward(look),
     )
+
+
+def _compilation(look: Look) -> tuple[Line, ...]:
+    """Return the breaks and recompilations in the class of a module."""
+    lines: list[Line] = []
+    for kind, found in (
+        ("graph break", compiled.graph_breaks(look.session)),
+        ("recompiled", compiled.recompilations(look.session)),
+    ):
+        for one in compiled.of_node(found, look.node):
+            times = f"{kind}, {units.thousands(one.what.count)}×  "
+            place = middle(
+                safe(f"{one.function}  {one.where}"),
+                max(look.inner - width(times), 8),
+                look.glyphs.ellipsis,
+            )
+            lines.append(row(((times, "ink"), (place, "muted")), EMPTY, look))
+            lines += words(safe(one.what.reason), look, indent=2)
+    return (section("torch.compile", "of all modules of this class", look), *lines) if lines else ()
 
 
 def _time(look: Look) -> tuple[Line, ...]:

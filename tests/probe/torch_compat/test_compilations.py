@@ -20,6 +20,7 @@ from tui_profiler.probe.torch_compat.compilations import Compiled
 from tui_profiler.session import apply
 
 PROGRAM = Path(__file__).with_name("compiled_program.py")
+BLOCKS = PROGRAM.with_name("compiled_blocks.py")
 LINES = PROGRAM.read_text().split("\n")
 BREAK = 1 + next(at for at, line in enumerate(LINES) if line.endswith("# The break."))
 SCALED = 1 + LINES.index("def scaled(x: torch.Tensor) -> torch.Tensor:")
@@ -27,9 +28,18 @@ SCALED = 1 + LINES.index("def scaled(x: torch.Tensor) -> torch.Tensor:")
 
 @pytest.fixture(scope="module", name="said")
 def _said() -> dict[str, Any]:
-    root = PROGRAM.parents[3]
+    return _run(PROGRAM)
+
+
+@pytest.fixture(scope="module", name="blocks")
+def _blocks() -> dict[str, Any]:
+    return _run(BLOCKS, "eager")
+
+
+def _run(program: Path, *arguments: str) -> dict[str, Any]:
+    root = program.parents[3]
     done = subprocess.run(
-        [sys.executable, PROGRAM],
+        [sys.executable, program, *arguments],
         cwd=root,
         env={**os.environ, "PYTHONPATH": str(root)},
         capture_output=True,
@@ -77,8 +87,36 @@ def test_breaks_and_recompilations_are_known_with_line_and_reason(said: dict[str
 def test_both_are_findings_of_the_report(said: dict[str, Any]) -> None:
     advice = {one["kind"]: one for one in said["report"]["findings"]["found"]}
     assert advice["graph-breaks"]["title"] == "avoid 1 graph break of torch.compile"
-    assert f":{BREAK}: " in advice["graph-breaks"]["evidence"][1]["what"]
+    assert f":{BREAK}, in " in advice["graph-breaks"]["evidence"][1]["what"]
+    assert advice["graph-breaks"]["paths"] == ["_orig_mod"]
     assert advice["recompiles"]["title"] == "avoid 2 recompilations of torch.compile"
+
+
+def _check_blocks(found: dict[str, Any]) -> None:
+    lines = BLOCKS.read_text().split("\n")
+    at = 1 + next(at for at, line in enumerate(lines) if line.endswith("# The break."))
+    (at_break,) = found["breaks"]
+    assert (at_break["function"], at_break["line"]) == ("guarded", at)
+    assert at_break["modules"] == ["_orig_mod.first", "_orig_mod.second"]
+    again = [(one["reason"], one["modules"]) for one in found["recompiles"]]
+    assert again == [("self.factor == 1", ["_orig_mod"]), ("self.factor == 2", ["_orig_mod"])]
+
+
+def test_a_break_in_a_function_belongs_to_the_modules_that_call_it(blocks: dict[str, Any]) -> None:
+    _check_blocks(blocks["report"]["compilation"])
+
+
+def test_the_same_is_known_of_what_inductor_compiled() -> None:
+    _check_blocks(_run(BLOCKS, "inductor")["report"]["compilation"])
+
+
+def test_the_report_for_reading_names_line_module_and_guard(blocks: dict[str, Any]) -> None:
+    words = " ".join(blocks["text"].split())
+    assert "5× _orig_mod.first (Block) or 1 other, guarded at " in words
+    assert "1× _orig_mod (Net), forward, resumed at line " in words
+    assert "self.factor == 2" in words
+    assert "torch.compile" in blocks["markdown"]
+    assert "self.factor == 2" in blocks["markdown"].replace("\\", "")
 
 
 def test_one_recompilation_and_no_break_are_nothing_to_advise_against() -> None:

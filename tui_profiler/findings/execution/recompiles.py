@@ -3,8 +3,9 @@
 from collections import Counter
 
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check, counted
-from tui_profiler.findings.execution.graph_breaks import MOST_LINES, evidence
+from tui_profiler.findings.execution.graph_breaks import MOST_LINES, evidence, modules_of
 from tui_profiler.messages import Unknown
+from tui_profiler.queries.tree import compiled
 from tui_profiler.session import Session
 
 LEAST = 2
@@ -22,10 +23,14 @@ def recompiles(session: Session) -> Finding | None:
     counts: Counter[tuple[str, int, str]] = Counter()
     for one in found.recompiles:
         counts[one.file, one.line, one.function] += one.count
-    again = [one for one in found.recompiles if counts[one.file, one.line, one.function] >= LEAST]
+    again = tuple(
+        one
+        for one in compiled.recompilations(session)
+        if counts[one.what.file, one.what.line, one.what.function] >= LEAST
+    )
     if not again:
         return None
-    total = sum(one.count for one in again)
+    total = sum(one.what.count for one in again)
     return Finding(
         kind="recompiles",
         title=f"avoid {counted(total, 'recompilation')} of torch.compile",
@@ -33,10 +38,10 @@ def recompiles(session: Session) -> Finding | None:
             "A guard failed: a size, a dtype or a value differs from the first call. After 8"
             " recompilations (torch._dynamo.config.recompile_limit) the function runs uncompiled."
         ),
-        nodes=(0,),
+        nodes=modules_of(again),
         evidence=(
             Evidence("time spent compiling in this process", found.seconds, "s", "measured"),
-            *map(evidence, again[:MOST_LINES]),
+            *(evidence(session, one) for one in again[:MOST_LINES]),
         ),
         gains=(Gain("time", ONCE, "the time of compiling"),),
         why_no_trial="the inputs are the program's own",

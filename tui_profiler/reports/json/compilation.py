@@ -2,8 +2,11 @@
 
 from msgspec import UNSET, UnsetType
 
+from tui_profiler.queries.tree import compiled
 from tui_profiler.reports.json_values import Count, Known, Part, Size, fill
 from tui_profiler.session import Session
+
+MOST_MODULES = 32
 
 
 class CompiledAgain(Part, frozen=True):
@@ -17,6 +20,11 @@ class CompiledAgain(Part, frozen=True):
     """Dynamo's, its first line; of a recompilation, the guard that failed."""
     count: Count
     """How often, in all compilations."""
+    modules: list[str]
+    """Paths of the modules whose class it is in, at most 32: Dynamo does not say which of them it
+    was. Empty where it is in none."""
+    modules_left_out: Count
+    """Such modules that are not listed."""
 
 
 class Compilation(Part, frozen=True):
@@ -38,4 +46,21 @@ class Compilation(Part, frozen=True):
 def compilation_section(session: Session) -> Compilation | UnsetType:
     """Return what was compiled, if anything was."""
     found = session.compilations
-    return UNSET if found is None else fill(Compilation, found)
+    if found is None:
+        return UNSET
+    return fill(
+        Compilation,
+        found,
+        breaks=[_again(session, one) for one in compiled.graph_breaks(session)],
+        recompiles=[_again(session, one) for one in compiled.recompilations(session)],
+    )
+
+
+def _again(session: Session, place: compiled.CompiledPlace) -> CompiledAgain:
+    nodes = session.tree.nodes if session.tree is not None else ()
+    return fill(
+        CompiledAgain,
+        place.what,
+        modules=[nodes[node].path for node in place.nodes[:MOST_MODULES]],
+        modules_left_out=max(len(place.nodes) - MOST_MODULES, 0),
+    )

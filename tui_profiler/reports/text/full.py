@@ -3,6 +3,7 @@
 from tui_profiler.reports.document import Section
 from tui_profiler.reports.text.markdown import as_markdown
 from tui_profiler.reports.text.sections.architecture import architecture_section
+from tui_profiler.reports.text.sections.compilation import compilation_sections
 from tui_profiler.reports.text.sections.computation import computation
 from tui_profiler.reports.text.sections.energy import energy_section
 from tui_profiler.reports.text.sections.findings import findings_section
@@ -75,6 +76,7 @@ def sections(
         *step_sections(session, tree, top),
         *generation_sections(session),
         *values_sections(session, top),
+        *compilation_sections(session),
         energy_section(session, tree),
         findings_section(session),
     )

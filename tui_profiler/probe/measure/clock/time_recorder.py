@@ -4,6 +4,7 @@ Our own loop and a watched program share it. What differs is theirs to give: a c
 forwards count and how, and when they are added up.
 """
 
+import weakref
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
@@ -66,6 +67,7 @@ class TimeRecorder:
         self._readings = CpuReadings(budget)
         self._modes = Modes(clock.passes, is_on_gpu=clock.device is not None)
         self._compiled = Compiled()
+        self._model = weakref.ref(model)
         self.governor = Governor(budget)
 
     @property
@@ -126,7 +128,7 @@ class TimeRecorder:
             yield slow
         if self._clock.device is not None:
             yield self._device_totals.message(at, self._clock.device)
-        if (compiled := self._compiled.new(at)) is not None:
+        if (compiled := self._compiled.new(at, self._model())) is not None:
             yield compiled
 
     def govern(self) -> Overhead | None:
