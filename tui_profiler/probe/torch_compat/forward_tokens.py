@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tui_profiler.probe.torch_compat.threads import without_torch_function
 
@@ -66,6 +66,9 @@ class ForwardTokens(NamedTuple):
     """``id`` of that, which later ones may have too; 0: none is passed."""
     is_encoded: bool = False
     """Whether an encoder ran before it: its output is passed."""
+    encoder: tuple[float, float] | None = None
+    """Seconds at which the encoder of the first forward of a request began and ended; None where
+    that was not timed."""
     cache: CacheSize | None = None
     """After it; None: no cache, or of a kind that is not known."""
 
@@ -111,6 +114,15 @@ def tokens_of(args: tuple[object, ...], kwargs: dict[str, object]) -> ForwardTok
     is_given = cache is not None
     cache_id, is_encoded = id(cache) if is_given else 0, kwargs.get("encoder_outputs") is not None
     return ForwardTokens(rows, tokens, before, checked, is_given, cache_id, is_encoded)
+
+
+def encoder_of(root: nn.Module) -> nn.Module | None:
+    """Return the part that ``generate`` calls before the first forward; None without one."""
+    for holder in (root, root._modules.get("model")):
+        parts = {} if holder is None else holder._modules
+        if parts.get("decoder") is not None and parts.get("encoder") is not None:
+            return parts["encoder"]
+    return None
 
 
 def with_cache(found: ForwardTokens, kwargs: dict[str, object], output: object) -> ForwardTokens:

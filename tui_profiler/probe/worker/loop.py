@@ -159,7 +159,7 @@ class Loop:
         """Return the forwards so far, with the part of a running one; from any thread."""
         done, usual = self._forwards_done, self._last_seconds
         under_way = min(self.forward_seconds() / usual, 1.0) if usual else 0.0
-        return done + under_way
+        return (done + under_way) * (self._spec.generate or 1)  # A request is as many forwards.
 
     def first_run(self) -> float:
         """Run one forward without counting it; return its seconds."""

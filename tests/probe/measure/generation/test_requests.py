@@ -218,9 +218,28 @@ def test_the_cache_of_an_encoder_decoder_has_what_it_crosses_to() -> None:
     ]
 
 
-def test_what_an_encoder_takes_is_in_no_time_to_the_first_token() -> None:
+def test_the_time_to_the_first_token_begins_with_the_encoder() -> None:
+    model, streamer = t5(), Clocked()
+    began: list[float] = []
+    ended: list[float] = []
+    model.encoder.register_forward_pre_hook(lambda *_: began.append(perf_counter()))
+    model.encoder.register_forward_hook(lambda *_: ended.append(perf_counter()))
+    found = generation_of(model, lambda: answer(model, prompt(1, 64), 2, streamer=streamer))
+    _, first, _ = streamer.times
+
+    assert found.requests == 1
+    assert isinstance(found.first_p50, float)
+    assert ended[-1] - began[-1] < found.first_p50 < first - began[-1] + 0.005
+    assert found.prefill.seconds > ended[-1] - began[-1]
+    assert isinstance(found.between, float)
+    assert found.between >= 0
+
+
+def test_an_encoder_that_was_not_timed_is_in_no_time_to_the_first_token() -> None:
     model = model_of("t5")
-    found = generation_of(model, lambda: answer(model, prompt(), 4))
+    with torch.no_grad():
+        encoded = model.encoder(prompt())
+    found = generation_of(model, lambda: answer(model, prompt(), 4, encoder_outputs=encoded))
     assert found.first_p50 == found.prefill_per_second == ENCODED
     assert isinstance(found.gap_p50, float)
 

@@ -245,13 +245,14 @@ class Watching:
         """Tell of a module that is called while the root does not run; once, and of so many."""
         if len(self.met) < MOST_MET:
             self.met.add(id(module))
-            if self._strangers is not None and self._strangers(module):
+            is_encoder = self._tokens.meet(self.watched(), module)
+            if is_encoder or (self._strangers is not None and self._strangers(module)):
                 self.timed.add(id(module))
 
     def run_other(
         self, model: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
-        """Run a call of a model that is not looked at, and note its time."""
+        """Run a call of a model that is not looked at, or of an encoder, and note its time."""
         thread = get_ident()
         if thread in self._in_other:  # Of a part of another one, which is timed with it.
             return self.untraced(model, *args, **kwargs)
@@ -263,9 +264,10 @@ class Watching:
             end = perf_counter()
             spent = end - start
             self._in_other.discard(thread)
-            if self.is_marked:
-                self._others.append((thread, start, end))
-            self._between[id(model)] = self._between.get(id(model), 0.0) + spent
+            if not self._tokens.note(model, start, end):
+                if self.is_marked:
+                    self._others.append((thread, start, end))
+                self._between[id(model)] = self._between.get(id(model), 0.0) + spent
 
     def _share_out(self, root: nn.Module, seconds: float, *, follows: bool) -> None:
         """Add what models took since the forward before, where nothing ran unseen since."""

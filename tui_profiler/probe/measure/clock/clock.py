@@ -112,8 +112,8 @@ class ModuleClock:
         Nobody has to be there to stop it: what is recorded is bounded however seldom they come.
         """
         if seconds <= 0 and not one_at_least and self._watching is not None:
-            self._seconds = 0.0
             self._watching.stop_after_request()
+            self._seconds = SHORTEST_SECONDS if self._watching.is_wanted else 0.0
         else:
             self._record(max(seconds, SHORTEST_SECONDS if one_at_least else 0.0))
 

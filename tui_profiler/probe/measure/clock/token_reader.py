@@ -1,13 +1,21 @@
 """Reads what forwards of a language model are given and keep, and tells where a request goes on."""
 
+from threading import get_ident
 from time import perf_counter
 
 from torch import nn
 
-from tui_profiler.probe.torch_compat.forward_tokens import ForwardTokens, tokens_of, with_cache
+from tui_profiler.probe.torch_compat.forward_tokens import (
+    ForwardTokens,
+    encoder_of,
+    tokens_of,
+    with_cache,
+)
 
 MOST_HELD_SECONDS = 5.0
 """Of forwards that are recorded beyond what was asked for, so that a request is recorded whole."""
+MOST_THREADS = 1_000
+"""On which an encoder ran and no forward after it."""
 LONGEST_GAP_SECONDS = 1.0
 """Between two forwards of a request, where it is not known to be over."""
 
@@ -23,6 +31,10 @@ class TokenReader:
         self._is_on = is_on
         self.is_generating = False
         """Whether the last forward was one of a request, which may go on."""
+        self._encoder = 0
+        """``id`` of the part that runs before the first forward of a request; 0: none was met."""
+        self._encoded: dict[int, tuple[float, float]] = {}
+        """When it began and ended, by thread, for the next forward there."""
         self.spent = 0.0
         """Seconds that reading took so far."""
 
@@ -34,7 +46,13 @@ class TokenReader:
             return None
         began = perf_counter()
         try:
-            return tokens_of(args, kwargs)
+            encoded = self._encoded.pop(get_ident(), None)
+            found = tokens_of(args, kwargs)
+            is_first = found is not None and found.is_encoded and found.begins
+            if found is None or encoded is None or not is_first:
+                return found
+            is_recent = began - encoded[1] <= LONGEST_GAP_SECONDS  # Else it was another's.
+            return found._replace(encoder=encoded) if is_recent else found
         except Exception:  # A program's own classes, in the midst of the program: what they raise
             return None  # stays here.
         finally:
@@ -54,6 +72,21 @@ class TokenReader:
             return tokens
         finally:
             self.spent += perf_counter() - began
+
+    def meet(self, root: nn.Module | None, module: nn.Module) -> bool:
+        """Tell whether a module that is called outside of forwards is the model's encoder."""
+        if not self._is_on or root is None or encoder_of(root) is not module:
+            return False
+        self._encoder = id(module)
+        return True
+
+    def note(self, module: nn.Module, began: float, ended: float) -> bool:
+        """Note a call outside of forwards; tell whether it is one of the model's encoder."""
+        if id(module) != self._encoder or not self._encoder:
+            return False
+        if len(self._encoded) < MOST_THREADS:
+            self._encoded[get_ident()] = began, ended
+        return True
 
     def holds(self, seconds_left: float) -> bool:
         """Tell whether the next forward is recorded as well, though enough were: of this request.

@@ -34,7 +34,7 @@ MOST_ACCEPTED = 64
 """Tokens of one forward, each of which is a gap."""
 
 NO_REQUEST = Unknown("no request was recorded from its beginning")
-ENCODED = Unknown("the encoder runs before the first forward, and is not timed")
+ENCODED = Unknown("the encoder ran before the first forward, and was not timed")
 NO_GAP = Unknown("no two tokens of a request were recorded")
 _NO_CACHE = "no cache is passed to its forwards or returned"
 _OTHER_CACHE = "sizes of this kind of cache are not known"
@@ -45,7 +45,8 @@ class _Request:
 
     def __init__(self, first: Forward, tokens: ForwardTokens) -> None:
         self.thread = first.thread
-        self.began = first.began
+        self.began = first.began if tokens.encoder is None else tokens.encoder[0]
+        self.is_encoder_missed = tokens.is_encoded and tokens.encoder is None
         self.ended = first.began + first.seconds
         self.is_whole = tokens.begins or _adds_prompt(tokens)
         self.is_slowed = False
@@ -62,6 +63,9 @@ class _Request:
         """Whether an assistant proposes candidates."""
         self.is_decoding = not self.is_whole
         self.prefill = _Phase()
+        if tokens.encoder is not None:
+            began, ended = tokens.encoder
+            self.prefill.seconds += ended - began
         self.decode = _Phase()
         self.waits = False
         """Whether it is not known yet how many tokens the last forward generated."""
@@ -108,11 +112,11 @@ class _Ended:
         self.seconds = one.ended - one.began
         self.prefill, self.decode = one.prefill, one.decode
         self.is_slowed = one.is_slowed
-        is_timed = one.first_token is not None and not one.last.is_encoded
+        is_timed = one.first_token is not None and not one.is_encoder_missed
         self.first_seconds = math.nan if not is_timed else (one.first_token or 0.0) - one.began
         self.decode_seconds = max(one.ended - (one.first_token or one.ended), 0.0)
         self.is_at_least = one.waits
-        self.is_encoded = one.last.is_encoded
+        self.is_encoder_missed = one.is_encoder_missed
 
 
 class Requests:
@@ -313,7 +317,7 @@ class Requests:
         ended = [*self._ended]
         timed = [one for one in ended if not one.is_slowed]
         first = sorted(one.first_seconds for one in timed if not math.isnan(one.first_seconds))
-        why = ENCODED if timed and all(one.is_encoded for one in timed) else NO_REQUEST
+        why = ENCODED if timed and all(one.is_encoder_missed for one in timed) else NO_REQUEST
         first_p50, first_p95 = _quantiles(first, why)
         gap_p50, gap_p95 = _quantiles(sorted(self._gaps), NO_GAP)
         seconds = sum(one.seconds for one in timed)
