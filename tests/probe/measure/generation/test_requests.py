@@ -272,6 +272,22 @@ def test_two_requests_in_turn_are_told_apart() -> None:
     assert (found.prompt_tokens, found.new_tokens) == (8, 4)
 
 
+def test_a_token_of_another_cache_is_of_another_request() -> None:
+    model = model_of("llama")
+    kept, other = (transformers.DynamicCache(config=model.config) for _ in range(2))
+    with torch.no_grad():
+        model(prompt(1, 3), past_key_values=other)
+
+    @torch.no_grad()
+    def run() -> None:
+        model(prompt(), past_key_values=kept)
+        model(prompt(1, 1), past_key_values=kept)
+        model(prompt(1, 1), past_key_values=other)
+
+    found = generation_of(model, run)
+    assert (found.requests, found.cut, found.new_tokens) == (1, 1, 2)
+
+
 def test_a_loop_whose_cache_is_the_one_returned() -> None:
     model = model_of("llama")
 
@@ -292,7 +308,9 @@ def test_evaluation_and_training_are_no_requests() -> None:
     model, requests = model_of("llama"), Requests()
     with clocked(model) as clock:
         with torch.no_grad():
-            model(prompt(2), labels=prompt(2))
+            for tokens in (7, 8, 9):  # Batches that happen to be longer each.
+                ids = prompt(2, tokens)
+                model(ids, labels=ids, use_cache=False)
             model(prompt(2))
             model(prompt(3))
         model.train()
