@@ -264,7 +264,7 @@ EXPLORER: tuple[Key, ...] = (
         asks=True,
     ),
     Key("M", "machine", "machine", "machine: every counter, energy", "screens"),
-    Key("R", "ranks", "ranks", "ranks of the distributed run", "screens"),
+    Key("R", "ranks", "ranks", "ranks; processes of a script", "screens"),
     Key("L", "log", "log", "log: output of the model and the worker", "screens"),
     Key("question_mark", "keys", "keys", "this list", "screens", footer="right!"),
     Key("ctrl+p,colon", "palette", "palette", "every command by name", "screens", shown="ctrl+p :"),

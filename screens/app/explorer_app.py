@@ -163,13 +163,17 @@ class ProfilerApp(BaseApp):
     async def _read(self, source: Source) -> None:
         try:
             async for message in source.messages():
-                self._newest = apply(self._newest, message)
-                if self._concerns_all(message):
-                    self._show()
+                self.take(message)
             if self._script is not None and self._script.was_ended_by_signal:
                 self.exit(0)  # As without the explorer: the signal was not for the explorer alone.
         except Exception as error:
             self.crashed(error)  # Else the screens would stand still, and no one would know why.
+
+    def take(self, message: Told) -> None:
+        """Fold a message into the session; what changes the screen as a whole is shown at once."""
+        self._newest = apply(self._newest, message)
+        if self._concerns_all(message):
+            self._show()
 
     def _concerns_all(self, message: Told) -> bool:
         first_times = self.session.timings is None and self._newest.timings is not None

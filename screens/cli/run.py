@@ -179,16 +179,11 @@ def _explored(
     appearance: AppearanceOptions,
     started_at: float,
 ) -> int:
-    from ..app.explorer_app import run_explorer  # noqa: PLC0415 # after the script was started: both take a while
+    from ..app.run_app import run_script  # noqa: PLC0415 # after the script was started: both take a while
 
     spec = LoadSpec(asked.script, started_at=started_at, observed=_observed(asked))
-    code = run_explorer(
-        WithPrograms(TriedBeside(source)),
-        lambda spec: source,
-        spec,
-        appearance=appearance,
-        script=script,
-    )
+    shown = WithPrograms(TriedBeside(source))
+    code = run_script(shown, spec, script, appearance=appearance)
     script.follow()
     _say_how_it_ended(script, asked.script)
     return code or script.end()

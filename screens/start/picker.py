@@ -42,15 +42,34 @@ def picker_lines(
     rows: int,
     glyphs: Glyphs,
     order: Order = AS_FOUND,
+    *,
+    title: str = "",
+    empty: str = "every program has gone",
 ) -> tuple[Line, ...]:
-    """Return the rows of the list: one program each, in columns; the selected one is in sight."""
+    """Return the rows of the list: one program each, in columns; the selected one is in sight.
+
+    Args:
+        found: the programs, in order.
+        selected: index of the row under the cursor.
+        cells: width.
+        rows: lines available.
+        glyphs: to draw with.
+        order: of the programs, to be marked.
+        title: above them; empty: how many there are.
+        empty: said where there are none.
+    """
     table = [columns(one) for one in found]
     widths = _widths(found)
     room = max(rows - HEAD_ROWS, 1)
     first = first_row(selected, len(table), room)
     watched = sum(one.listens for one in found)
     others = f", {len(table) - watched} more with torch" if watched < len(table) else ""
-    lines: list[Line] = [((f" {watched} watched models{others}", "strong ink"),), EMPTY]
+    said = exact(
+        ((f" {title or f'{watched} watched models{others}'}", "strong ink"),),
+        cells,
+        glyphs.ellipsis,
+    )
+    lines: list[Line] = [said, EMPTY]
     if table:
         lines.append(exact(picker_heading(found, order).line(glyphs), cells, glyphs.ellipsis))
     for index, parts in enumerate(table[first : first + room], start=first):
@@ -70,7 +89,7 @@ def picker_lines(
         filled = max(cells - line_width(line), 0)
         lines.append((*line, (" " * filled, role or "ink")))
     if not table:
-        lines.append((("   every program has gone", "muted"),))
+        lines.append(((f"   {empty}", "muted"),))
     return tuple(lines)
 
 

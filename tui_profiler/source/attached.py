@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -75,10 +75,15 @@ class Found(NamedTuple):
     """False for a program that was not prepared: ``unprepared`` has it listen."""
 
 
-def find() -> list[Found]:
-    """Ask every watched model of this user who it is; sockets without a listener are removed."""
+def find(among: Collection[int] | None = None) -> list[Found]:
+    """Ask every watched model of this user who it is; sockets without a listener are removed.
+
+    Args:
+        among: the processes that are asked; None: all.
+    """
+    wanted = [one for one in places() if among is None or one.pid in among]
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool:  # One that is stopped must not hide the others.
-        return [found for found in pool.map(_asked, places()) if found is not None]
+        return [found for found in pool.map(_asked, wanted) if found is not None]
 
 
 def not_listening(torch: UsersPrograms, listening: Iterable[Found]) -> list[Found]:

@@ -40,15 +40,22 @@ class RanksScreen(OrderedTable, Screen[None]):
         Binding("enter", "open", show=False),
         Binding("d", "difference", show=False),
         *own_bindings(COLUMNS),
+        Binding("escape,backspace,R", "back", show=False),
         Binding("q", "app.leave", show=False),
     ]
 
     workspace: var[Workspace] = var(NO_RANKS)
 
     def __init__(
-        self, glyphs: Glyphs, now: Callable[[], float], open_rank: Callable[[str], None]
+        self,
+        glyphs: Glyphs,
+        now: Callable[[], float],
+        open_rank: Callable[[str], None],
+        back: Callable[[], None] | None = None,
     ) -> None:
         super().__init__()
+        self._back = back
+        """Goes to what the ranks were opened from; None: they are the first screen."""
         self._glyphs = glyphs
         self._now = now
         self._open_rank = open_rank
@@ -93,7 +100,8 @@ class RanksScreen(OrderedTable, Screen[None]):
         place = self._place(self._rows())
         drawn = lines.rank_lines(self.workspace, self._now(), place, look, rows - 1, self._order)
         self.query_one("#ranks", LinesWidget).lines = drawn
-        bar = key_bar(_KEYS, (("q", "quit"),), cells, self._glyphs)
+        right = (("q", "quit"),) if self._back is None else (("esc", "back"), ("q", "quit"))
+        bar = key_bar(_KEYS, right, cells, self._glyphs)
         self.query_one("#keys", KeyBar).lines = (bar,)
 
     def table_heading(self) -> Heading:
@@ -139,6 +147,11 @@ class RanksScreen(OrderedTable, Screen[None]):
         if key := self._under_cursor():
             self._selected = key
             self._open_rank(key)
+
+    def action_back(self) -> None:
+        """Go back, if there is anything."""
+        if self._back is not None:
+            self._back()
 
     def action_difference(self) -> None:
         """Compare the rank under the cursor with the straggler; that one with the first rank."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.end_to_end.conftest import Start
 from tests.end_to_end.run.test_run import ENVIRONMENT, plain, run
 from tests.end_to_end.terminal import COMMAND
 from tests.probe.watch.watched_program import sockets_folder
@@ -172,3 +173,28 @@ def test_what_a_script_spawns_and_starts_with_its_own_environment_listens(folder
         assert program.stdout.read() == "0 0\n"
         assert program.wait(240) == 0
     assert not places()
+
+
+def test_the_explorer_lists_the_processes_of_a_script_and_shows_one(
+    start: Start, folder: Path
+) -> None:
+    script, stop = folder / "train.py", folder / "stop"
+    script.write_text(FORKS, encoding="utf-8")
+    environment = {"TUI_PROFILER_DIR": str(folder)}
+    terminal = start("run", str(script), str(stop), environment=environment)
+    terminal.wait_for("Sequential")
+    terminal.send("R")
+    terminal.wait_for("processes of the script with torch: 2")
+    terminal.send("j\r")
+    shown = terminal.wait_for("● live")
+    assert "Sequential" not in shown
+    terminal.send("R")
+    terminal.wait_for("processes of the script with torch: 2")
+    terminal.send("q")  # Asks, as in the explorer, with the script in it.
+    terminal.wait_for("the script is running")
+    terminal.wait_for("Sequential")
+    terminal.send("\x1b")
+    stop.touch()
+    terminal.wait_for("script failed")
+    terminal.send("q")
+    assert terminal.wait_for_exit() == 5

@@ -125,7 +125,7 @@ def test_children_that_run_torch_are_told_of_wherever_there_is_room() -> None:
     session = apply(resnet(), TorchChildren(tuple(range(11, 17)), 6))
     long, middle, short = forward_kinds.children_words(session)
     assert long.startswith("6 child processes have torch loaded (pids 11, 12, 13, 14, …)")
-    assert "tui_profiler.watch(model)" in long
+    assert "tui-profiler attach PID" in long
     assert len(middle) < 80
     assert len(short) < 50
     assert last_events(session)[0] == long

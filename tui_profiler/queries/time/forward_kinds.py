@@ -14,7 +14,7 @@ OTHER_TIMES = "times are of forwards with other inputs, or in another mode, than
 COLD_TIMES = "times are cold: the program ended or paused before the model had warmed up"
 MIXED = "forwards with other inputs, or in another mode, are in it as well"
 HOW_TO_CHOOSE = "run --model NAME shows another"
-HOW_TO_ATTACH = "call tui_profiler.watch(model) there, then tui-profiler attach"
+HOW_TO_ATTACH = "R in the explorer lists them, tui-profiler attach PID shows one"
 _MOST_NAMES = 4
 
 
@@ -96,7 +96,7 @@ def _decode_words(session: Session) -> tuple[str, ...]:
 
 
 def children_words(session: Session) -> tuple[str, ...]:
-    """Say which child processes are not profiled and how to look there, the longest form first."""
+    """Say which child processes are not measured, and how they are shown; longest first."""
     children = session.children
     if children is None:
         return ()
@@ -107,9 +107,9 @@ def children_words(session: Session) -> tuple[str, ...]:
         more = "" if children.count <= _MOST_NAMES else ", …"
         pids = f"pids {', '.join(map(str, children.pids[:_MOST_NAMES]))}{more}"
     return (
-        f"{who} ({pids}), not profiled: {HOW_TO_ATTACH}",
-        f"{who}, not profiled ({pids})",
-        f"{who}, not profiled",
+        f"{who} ({pids}), not measured: {HOW_TO_ATTACH}",
+        f"{who}, not measured ({pids})",
+        f"{who}, not measured",
     )
 
 
