@@ -145,18 +145,8 @@ def test_a_folder_that_cannot_be_written_keeps_nothing_and_fails_nothing(tmp_pat
     assert kept_files(tmp_path) == [tmp_path / "file"]
 
 
-def test_threads_and_random_numbers_are_left_as_found(tmp_path: Path) -> None:
-    torch.manual_seed(3)
-    state, threads = torch.get_rng_state(), torch.get_num_threads()
-    found = measure_again("cpu", threads + 1, tmp_path)
-    assert found.threads == threads + 1
-    assert torch.get_num_threads() == threads
-    assert torch.equal(torch.get_rng_state(), state)
-    assert torch.is_grad_enabled()
-
-
 def test_a_dtype_without_products_says_why() -> None:
-    found = measure_ceilings("cpu", ("bool", "nonsense"))
+    found = measure_ceilings("cpu", ("bool", "nonsense"), {"bool", "nonsense"})
     reasons = [one.flops_per_second for one in found.compute]
     assert all(isinstance(reason, Unknown) for reason in reasons)
     assert "bool" in str(reasons[0])
@@ -326,16 +316,25 @@ def test_a_machine_that_stays_busy_is_tried_at_most_every_ten_minutes(
         assert are_due("cpu", measured.threads, tmp_path) == is_due
 
 
-def test_measuring_again_measures_everything(
+@pytest.mark.usefixtures("two_threads")
+def test_measuring_again_measures_everything_and_leaves_threads_and_random_numbers(
     folder: Path, measured: Ceilings, tmp_path: Path
 ) -> None:
+    """What has no figure, too, which is never due: a calmer machine would give none either."""
+    torch.manual_seed(3)
+    state = torch.get_rng_state()
     (file,) = kept_files(folder / "new")
-    keep(tmp_path, file, made(1.0, 1.0, 1.0, (1.0, 1.0), BAD), tries=1, tried_at=time())
+    low = replace(made(1.0, 1.0, 1.0, (1.0, 1.0), BAD), op_seconds=NONE, op_quality=None)
+    keep(tmp_path, file, low, tries=1, tried_at=time())
     found = measure_again("cpu", measured.threads, tmp_path)
     rates = [one.flops_per_second for one in found.compute[:1]]
     rates += [found.bytes_per_second, *(one.bytes_per_second for one in found.caches)]
     assert all(isinstance(rate, Unknown) or rate > 1.0 for rate in rates)
+    assert isinstance(found.op_seconds, float)
     assert kept_ceilings("cpu", measured.threads, tmp_path) == replace(found, seconds=0.0)
+    assert found.threads == measured.threads != torch.get_num_threads() == 2
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.is_grad_enabled()
 
 
 @pytest.mark.parametrize(
