@@ -178,7 +178,7 @@ class Terminal:
         """Type."""
         os.write(self.master, keys.encode())
 
-    def wait_for(self, wanted: str | Callable[[str], bool], seconds: float = 30) -> str:
+    def wait_for(self, wanted: str | Callable[[str], bool], seconds: float = 120) -> str:
         """Wait until the screen shows a text, or a claim about it holds."""
         holds = wanted if callable(wanted) else lambda shown: wanted in shown
         deadline = time.monotonic() + seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable
 from threading import Thread
 
@@ -30,6 +31,12 @@ from tui_profiler.session import EMPTY, Session, apply
 
 TORCHS_OWN = nn.Module.__call__
 X = torch.zeros(1, 2)
+
+
+def spin(seconds: float) -> None:
+    ends = time.perf_counter() + seconds
+    while time.perf_counter() < ends:
+        pass
 
 
 class First(nn.Linear):
@@ -130,7 +137,8 @@ def test_a_forward_that_is_recorded_is_waited_for(is_deleted: bool) -> None:
 
 
 def test_of_forwards_with_other_inputs_no_time_is_taken_for_the_traced_one_s() -> None:
-    script, model = Script(), First(lambda: None)
+    # Long enough that one forward that waits for a core does not make up nearly all of the time.
+    script, model = Script(), First(lambda: spin(5e-4))
     try:
         script.ask(Observe())
         model(X)
