@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
+from tests.generation_session import GENERATION
 from tests.machine_session import FULL, GPU
 from tests.reports.test_step import measured
 from tests.small_model import MEASURED, TRACED, folded
@@ -157,3 +158,12 @@ def test_the_dashboard_asks_only_for_metrics_that_there_are() -> None:
     totals = {f"{one.name}{'_total' if one.kind == 'counter' else ''}" for one in METRICS}
     assert asked
     assert asked <= totals
+
+
+def test_requests_of_a_language_model_have_figures_where_they_are_known() -> None:
+    told = replace(GENERATION, first_p95=messages.Unknown("too few"))
+    found = values(apply(measured(), told))
+    assert (found["first_token_p50_seconds"], found["between_tokens_p95_seconds"]) == (0.25, 0.04)
+    assert (found["requests"], found["request_tokens_per_second"]) == (12, 170.0)
+    assert found["token_cache_bytes"] == 4_194_304
+    assert "first_token_p95_seconds" not in found

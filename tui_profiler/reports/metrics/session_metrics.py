@@ -15,6 +15,7 @@ from msgspec import Struct
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Unknown
 from tui_profiler.reports.json.energy import Energy, EnergyOfForward
+from tui_profiler.reports.json.generation import Cache, Generation
 from tui_profiler.reports.json.hardware import GpuSample, Hardware, MachineSample
 from tui_profiler.reports.json.measured import Latency, Overhead, Throughput, Timing
 from tui_profiler.reports.json.report import Bottlenecks, Report, report_of
@@ -80,6 +81,13 @@ METRICS: tuple[Metric, ...] = (
     _metric("steps_per_second", "Training steps per second."),
     _metric("step_items_per_second", "Items trained per second."),
     _metric("step_tokens_per_second", "Tokens trained per second."),
+    _metric("first_token_p50_seconds", "Time to the first token of a request, median."),
+    _metric("first_token_p95_seconds", "Time to the first token of a request, p95."),
+    _metric("between_tokens_p50_seconds", "Time between two tokens of a request, median."),
+    _metric("between_tokens_p95_seconds", "Time between two tokens of a request, p95."),
+    _metric("requests", "Finished requests of a language model.", kind="counter"),
+    _metric("request_tokens_per_second", "Tokens generated per second of requests, all rows."),
+    _metric("token_cache_bytes", "KV cache or state of a language model, all rows."),
     _metric(
         "module_self_seconds",
         "Self time of a module per forward, mean; modules with the most self time.",
@@ -137,6 +145,7 @@ def _figures(session: Session, top: int) -> _Found:
     yield "model_info", _info(report), 1
     yield from _of_forward(report)
     yield from _of_step(report)
+    yield from _of_requests(report)
     yield from _of_modules(report)
     yield from _of_machine(report)
 
@@ -192,6 +201,20 @@ def _of_step(report: Report) -> _Found:
         part = getattr(step.parts, name)
         if isinstance(part, StepPart):
             yield "step_part_seconds", (("part", name),), part.mean_s
+
+
+def _of_requests(report: Report) -> _Found:
+    seen = report.generation
+    if not isinstance(seen, Generation):
+        return
+    yield "first_token_p50_seconds", (), seen.first_token_p50
+    yield "first_token_p95_seconds", (), seen.first_token_p95
+    yield "between_tokens_p50_seconds", (), seen.between_tokens_p50
+    yield "between_tokens_p95_seconds", (), seen.between_tokens_p95
+    yield "requests", (), seen.requests
+    yield "request_tokens_per_second", (), seen.tokens_per_s
+    if isinstance(seen.cache, Cache):
+        yield "token_cache_bytes", (), seen.cache.bytes
 
 
 def _of_modules(report: Report) -> _Found:
