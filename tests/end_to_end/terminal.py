@@ -75,6 +75,8 @@ class Terminal:
         self._stream = pyte.ByteStream(self._screen)
         self._drawn = 0
         """How many of the reads the screen shows already."""
+        self._text = ""
+        """What it showed when it was asked last; empty: to be read again."""
         self._lock = threading.Lock()
         self.bytes_read = 0
         self.raw = bytearray()
@@ -112,6 +114,7 @@ class Terminal:
         with self._lock:
             self._draw()
             self._screen.resize(rows, columns)
+            self._text = ""
         self._set_size(columns, rows)
 
     def _read(self) -> None:
@@ -159,6 +162,7 @@ class Terminal:
             before = self.reads[self._drawn - 1][1] if self._drawn else 0
             self._stream.feed(bytes(self.raw[before:count]))
             self._drawn += 1
+            self._text = ""
             if self.first_text_after is None and any(map(str.strip, self._screen.display)):
                 self.first_text_after = at
 
@@ -166,7 +170,9 @@ class Terminal:
         """What the screen shows now."""
         with self._lock:
             self._draw()
-            return "\n".join(self._screen.display)
+            # Of 4,800 cells, fifty times a second while something is waited for.
+            self._text = self._text or "\n".join(self._screen.display)
+            return self._text
 
     def forget_output(self) -> None:
         """Drop what was read so far: over hours it is gigabytes. The screen is not known then."""
