@@ -6,6 +6,8 @@ from itertools import groupby
 from msgspec import Struct
 
 from tui_profiler.figures import units
+from tui_profiler.findings.evidence.attention import attention
+from tui_profiler.findings.evidence.attention import words as attention_words
 from tui_profiler.formatting.canvas import bar, half_cells
 from tui_profiler.formatting.text import fit, middle, safe, width
 from tui_profiler.messages import Cost, Tensor, Unknown, Weight
@@ -65,6 +67,7 @@ def node_lines(look: Look, around: NodeContext) -> tuple[Line, ...]:
         _identity(tree, look),
         *_inner_parts(tree, around, look),
         _weights(tree, look),
+        _attention(look),
         _compilation(look),
         node_energy_lines(look),
         _source("source", around.source, look),
@@ -89,6 +92,18 @@ def _inner_parts(tree: Tree, around: NodeContext, look: Look) -> tuple[tuple[Lin
         _time(look),
         step_lines(look) if look.node == 0 else node_step_lines(look),
         _backward(look),
+    )
+
+
+def _attention(look: Look) -> tuple[Line, ...]:
+    """Return which attention kernel ran in a module."""
+    found = attention(look.session).get(look.node)
+    if found is None:
+        return ()
+    return (
+        section("attention", "by operator windows", look),
+        *words(safe(attention_words(found)), look, "ink"),
+        *(words(safe(found.operator), look) if found.operator else ()),
     )
 
 

@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict, replace
 
 from tui_profiler import messages
+from tui_profiler.findings.evidence.attention import Attention, Backend, attention
 from tui_profiler.messages import Autograd, Kind, Method
 from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.breakdown import Architecture, BoundShare, bound_shares
@@ -284,6 +285,18 @@ class CalledFrom(json_values.Closed, frozen=True):
     """The installed package of that line; null for the user's code."""
 
 
+class LayerAttention(json_values.Part, frozen=True):
+    """Which attention kernel ran in a module, as operator windows recorded it."""
+
+    backend: json_values.Known[Backend]
+    """flash, efficient, cudnn, math: of scaled_dot_product_attention; eager: matmuls and softmax of
+    the model's own; native: the one operator of nn.MultiheadAttention in inference."""
+    operator: str | None
+    """That ran; null for eager, and where the backend is not known."""
+    why_not_flash: str | None
+    """Derived from the traced tensors; null for flash, and where the backend is not known."""
+
+
 class Layer(json_values.Part, frozen=True):
     """A module or an operator, with everything inside it."""
 
@@ -348,6 +361,8 @@ class Layer(json_values.Part, frozen=True):
     timing: json_values.Known[Timing] | UnsetType = UNSET
     energy: json_values.Known[LayerEnergy] | UnsetType = UNSET
     measured_memory: json_values.Known[LayerMemory] | UnsetType = UNSET
+    attention: LayerAttention | UnsetType = UNSET
+    """Of a module that computes attention itself; no key in others."""
 
 
 class Remedy(json_values.Part, frozen=True):
@@ -574,7 +589,7 @@ def layer_as_json(session: Session, index: int) -> dict[str, json_values.Json]:
     """Return one layer of a whole tree as plain values, with ``unavailable`` of its own."""
     tree = session.tree
     assert tree is not None
-    found = _layer(session, tree, index, runs=was_run(session))
+    found = _layer(session, tree, index, attention(session), runs=was_run(session))
     return json_values.values_of(found if tree.has_forward else _of_parameters(found))
 
 
@@ -828,7 +843,8 @@ def _layers(session: Session, tree: Tree, top: int | None, depth: int | None) ->
     if top is not None:
         chosen = dearest_modules(session, top)
     runs = was_run(session)
-    layers = (_layer(session, tree, index, runs=runs) for index in chosen)
+    modules = attention(session)
+    layers = (_layer(session, tree, index, modules, runs=runs) for index in chosen)
     if tree.has_forward:
         return list(layers)
     return [_of_parameters(layer) for layer in layers]
@@ -841,7 +857,9 @@ def _of_parameters(layer: Layer) -> Layer:
     )
 
 
-def _layer(session: Session, tree: Tree, index: int, *, runs: bool) -> Layer:
+def _layer(
+    session: Session, tree: Tree, index: int, modules: dict[int, Attention], *, runs: bool
+) -> Layer:
     node, cost = tree.nodes[index], tree.costs[index]
     found = bound.bound(session, index)
     why = bound.why_not_counted(tree)
@@ -879,6 +897,7 @@ def _layer(session: Session, tree: Tree, index: int, *, runs: bool) -> Layer:
         timing=timing(session, index) if runs else UNSET,
         energy=layer_energy(session, index) if runs else UNSET,
         measured_memory=layer_memory(session, index) if runs else UNSET,
+        attention=json_values.fill(LayerAttention, modules[index]) if index in modules else UNSET,
     )
 
 

@@ -1,6 +1,9 @@
 """Profile: times of a forward by layer, and the use of the machine."""
 
+from collections import Counter
+
 from tui_profiler.figures import units
+from tui_profiler.findings.evidence.attention import attention, words
 from tui_profiler.messages import NO_FORWARD, Sample, Tick, Unknown
 from tui_profiler.queries.cost.bound import Bound, bound, is_counted, kinds_seen
 from tui_profiler.queries.cost.breakdown import bound_shares
@@ -19,6 +22,9 @@ from tui_profiler.reports.document import Column, Grid, Note, Part, Section, fig
 from tui_profiler.reports.text.sections import figure_text
 from tui_profiler.session import Session, Tree
 
+_MOST_ATTENTION = 4
+"""Kinds of attention listed."""
+
 
 def profile(session: Session, tree: Tree, top: int | None) -> Section:
     """Return times by layer and the use of the machine; without times, the classes on paper."""
@@ -32,12 +38,22 @@ def profile(session: Session, tree: Tree, top: int | None) -> Section:
         )
         return Section("profile", "on paper, by FLOP per byte", parts)
     parts = (
-        figure_text.facts(*times(session, tick), *_stages(session)),
+        figure_text.facts(*times(session, tick), *_stages(session), *_attention(session)),
         *_slowest(session, tree, top or figure_text.MOST_ROWS),
         bounds_grid(session),
         figure_text.facts(*_machine(session)),
     )
     return Section("profile", "measured on this machine", parts)
+
+
+def _attention(session: Session) -> list[tuple[str, str]]:
+    """Return how many modules ran which attention kernel."""
+    counts = Counter(words(one) for one in attention(session).values())
+    texts = [
+        f"{said} ({units.thousands(count)} module{'s' * (count > 1)})"
+        for said, count in counts.most_common(_MOST_ATTENTION)
+    ]
+    return figure_text.labelled("attention", texts)
 
 
 def times(session: Session, tick: Tick, between: str = ", ") -> list[tuple[str, str]]:

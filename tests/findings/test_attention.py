@@ -1,0 +1,70 @@
+"""Which attention kernel ran: real models, against the operators that torch's profiler names."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.small_model import TRACED, folded
+from tui_profiler.findings.evidence.attention import attention
+
+PROGRAM = Path(__file__).with_name("attention_program.py")
+FLASH = "aten::_scaled_dot_product_flash_attention_for_cpu"
+
+
+@pytest.fixture(scope="module", name="seen")
+def _seen() -> dict[str, Any]:
+    root = PROGRAM.parents[2]
+    done = subprocess.run(
+        [sys.executable, PROGRAM],
+        cwd=root,
+        # Without it no operator windows are opened in a program of the user's.
+        env={**os.environ, "PYTHONPATH": str(root), "KINETO_LOG_LEVEL": "99"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = msgspec.json.decode(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("model", "backend", "operator", "why"),
+    [
+        ("sdpa", "flash", FLASH, None),
+        ("eager", "eager", None, "the model computes the softmax itself"),
+        ("math", "math", "aten::_scaled_dot_product_attention_math", "not known: a CPU's flash"),
+        ("vit", "native", "aten::_native_multi_head_attention", "nn.MultiheadAttention runs as"),
+    ],
+)
+def test_the_backend_is_the_one_that_ran(
+    seen: dict[str, Any], model: str, backend: str, operator: str | None, why: str | None
+) -> None:
+    layers = seen[model]["layers"]
+    assert len(layers) == 2
+    for one in layers:
+        assert (one["backend"], one["operator"]) == (backend, operator)
+        assert (one["why_not_flash"] or "").startswith(why or "")
+        assert (one["why_not_flash"] is None) == (why is None)
+    # torch's own profiler, of a forward of its own.
+    assert (FLASH in seen[model]["profiled"]) == (backend == "flash")
+    assert backend not in ("math", "native") or operator in seen[model]["profiled"]
+    assert f"{backend}" in " ".join(seen[model]["text"].split())
+
+
+def test_without_an_operator_window_it_is_not_known(seen: dict[str, Any]) -> None:
+    (one, *_) = seen["on_paper"]["layers"]
+    assert (one["backend"], one["operator"], one["why_not_flash"]) == (None, None, None)
+    assert "no operator window" in seen["on_paper"]["why"]
+
+
+def test_a_model_without_attention_has_none() -> None:
+    assert attention(folded(TRACED)) == {}
