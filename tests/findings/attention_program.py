@@ -54,7 +54,6 @@ def said(model: nn.Module, x: torch.Tensor, forwards: float) -> dict[str, Any]:
     report = as_json(found.session)
     return {
         "layers": [one["attention"] for one in report["layers"] if "attention" in one],
-        "why": next((why for at, why in report["unavailable"].items() if "attention" in at), ""),
         "text": full_text(found.session, columns=100),
         "profiled": sorted({one.key for one in profiler.key_averages()}),
     }
@@ -72,7 +71,6 @@ print(
             "eager": said(llama("eager"), tokens, SECONDS),
             "math": said(WithMath(), torch.randn(1, 2, 8, 16), SECONDS),
             "vit": said(vit.eval(), torch.randn(1, 3, 16, 16), SECONDS),
-            "on_paper": said(llama("sdpa"), tokens, 0.05),
         }
     )
 )

@@ -10,9 +10,13 @@ from typing import Any
 
 import msgspec
 import pytest
+import torch
 
+from tests.findings.made import on_paper
+from tests.findings.test_findings import ByHand
 from tests.small_model import TRACED, folded
-from tui_profiler.findings.evidence.attention import attention
+from tui_profiler.findings.evidence.attention import NO_WINDOW, Attention, attention
+from tui_profiler.reports.json.report import as_json
 
 PROGRAM = Path(__file__).with_name("attention_program.py")
 FLASH = "aten::_scaled_dot_product_flash_attention_for_cpu"
@@ -60,10 +64,13 @@ def test_the_backend_is_the_one_that_ran(
     assert f"{backend}" in " ".join(seen[model]["text"].split())
 
 
-def test_without_an_operator_window_it_is_not_known(seen: dict[str, Any]) -> None:
-    (one, *_) = seen["on_paper"]["layers"]
-    assert (one["backend"], one["operator"], one["why_not_flash"]) == (None, None, None)
-    assert "no operator window" in seen["on_paper"]["why"]
+def test_without_an_operator_window_it_is_not_known() -> None:
+    q = torch.zeros(2, 4, 32, 16)
+    session = on_paper(ByHand(), q, torch.zeros(32, 32))
+    (one,) = attention(session).values()
+    assert one == Attention(NO_WINDOW, "", "")
+    (layer,) = (one for one in as_json(session)["layers"] if "attention" in one)
+    assert layer["attention"] == {"backend": None, "operator": None, "why_not_flash": None}
 
 
 def test_a_model_without_attention_has_none() -> None:
