@@ -1,7 +1,7 @@
 """Peak memory on a GPU beside what ``fit`` predicts for that device.
 
-``python -m benchmarks.gpu.memory`` measures where there is a GPU and else takes the peaks below,
-measured on an NVIDIA H200 with torch 2.11.0 and cuDNN 9.19 on 26 November 2026.
+``python -m benchmarks.gpu.memory [MODEL...]`` measures where there is a GPU and else takes the
+peaks below, measured on an NVIDIA H200 with torch 2.11.0 and cuDNN 9.19 on 26 November 2026.
 
 The peak is that of torch's allocator in a second forward under ``no_grad``: in the first, cuBLAS's
 workspace may not be there yet at the peak.
@@ -55,10 +55,11 @@ def predicted(name: str, batch: int) -> float:
 
 
 def main() -> None:
+    wanted = sys.argv[1:] or list(MEASURED)
     print(f"{'model':20} batch  measured  predicted  off by")
     errors = []
-    for name, batches in MEASURED.items():
-        for batch in batches:
+    for name in wanted:
+        for batch in MEASURED[name]:
             peak, found = measured(name, batch), predicted(name, batch)
             errors.append(found / peak - 1)
             print(f"{name:20} {batch:5} {peak:9.1f} {found:10.1f} {errors[-1]:+7.1%}", flush=True)

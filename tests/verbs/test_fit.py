@@ -69,6 +69,28 @@ def test_the_largest_batch_fits_and_one_more_does_not(training: bool, template: 
     assert taken <= found.free < taken + 1.5 * per_item
 
 
+@pytest.mark.parametrize(
+    ("name", "batch", "measured"),
+    [("resnet18", 8, 136.81), ("mobilenet_v3_small", 16, 83.12), ("vit_b_16", 1, 371.31)],
+)
+def test_peaks_that_were_measured_on_a_gpu_are_predicted(
+    name: str, batch: int, measured: float, template: Template
+) -> None:
+    """MiB, of torch's allocator on an H200: ``benchmarks/gpu/memory.py``."""
+    asked = spec(name, batch=batch)
+    [session] = asyncio.run(
+        at_batches(
+            asked, lambda request: Forked(template, [request]), progress=lambda _: None, times=()
+        )
+    )
+    found = need_of(session)
+    hopper = data_sheet("H200-SXM")
+    assert isinstance(found, Need)
+    assert hopper is not None
+    predicted = found.divided + found.whole + cublas_bytes(hopper)
+    assert predicted / 2**20 == pytest.approx(measured, rel=0.07)
+
+
 def test_figures_worked_out_by_hand() -> None:
     small = need(1, weights=100 * MB, activations=10 * MB, convolution=2 * MB)
     large = need(2, weights=100 * MB, activations=20 * MB, convolution=4 * MB)

@@ -4,8 +4,10 @@
    and beyond it follows straight lines, as tensors with a batch axis do.
 2. Scratch memory of a processor's operators is none of a GPU's. In its place is an allowance:
    cuBLAS's workspace (``CUBLAS_WORKSPACE_CONFIG``: 8,320 KiB, 32 MiB from Hopper on, in torch's
-   ``CUDABlas``), and for a convolution as much as the larger one of its input and output, which
-   cuDNN needs to change the layout.
+   ``CUDABlas``), and beside each convolution of a forward its input and output once more, which
+   cuDNN needs to change the layout, but of pointwise ones, which are products; in a step as much as
+   the larger one of the two, of the largest.
+   Peaks of 18 forwards on an H200: ``benchmarks/gpu/memory.py``.
 3. What the driver, torch's kernels and fragmentation take is left free: the reserve.
 4. Split over devices, weights, cache, gradients and state are divided evenly; activations and
    allowances are whole on each.
@@ -47,7 +49,7 @@ class Need(Struct, frozen=True):
     activations: float
     """The rest of what is alive at the peak, inputs included."""
     convolution: float
-    """Allowance of rule 2: the largest of one convolution; 0 without any."""
+    """Allowance of rule 2: what convolutions add to the peak; 0 without any."""
 
     @property
     def divided(self) -> float:
@@ -110,8 +112,35 @@ def _of_a_forward(tree: Tree, batch: int | None) -> Need | Unknown:
         cache=(known(peak.kv_cache) or 0.0) if peak.kv_cache is not None else 0.0,
         state=0.0,
         activations=known(peak.activations) or 0.0,
-        convolution=_largest_convolution(tree),
+        convolution=_beside_convolutions(tree),
     )
+
+
+def _beside_convolutions(tree: Tree) -> float:
+    """Return by how much copies of their inputs and outputs raise the peak of a forward."""
+    memory = tree.memory
+    if memory is None:
+        return _largest_convolution(tree)
+    peak = most = max(memory.live, default=0)
+    for node, live in zip(memory.nodes, memory.live, strict=True):
+        cost, at = tree.costs[node], tree.nodes[node]
+        if _is_convolution(tree, node) and not _is_pointwise(tree, node):
+            copies = (cost.input_bytes + cost.output_bytes) // max(at.calls, 1)
+            most = max(most, live + copies)
+    return float(most - peak)
+
+
+def _is_convolution(tree: Tree, node: int) -> bool:
+    return (
+        tree.nodes[node].kind == "op"
+        and _CONVOLUTION in tree.nodes[node].name
+        and tree.costs[node].macs > 0
+    )
+
+
+def _is_pointwise(tree: Tree, node: int) -> bool:
+    given = tree.nodes[node].inputs
+    return len(given) > 1 and all(size == 1 for size in given[1].shape[2:])
 
 
 def _of_a_step(session: Session, trees: tuple[Tree, ...], batch: int | None) -> Need:
@@ -133,8 +162,8 @@ def _of_a_step(session: Session, trees: tuple[Tree, ...], batch: int | None) -> 
 
 def _largest_convolution(tree: Tree) -> float:
     found = 0.0
-    for node, cost in zip(tree.nodes, tree.costs, strict=True):
-        if node.kind == "op" and _CONVOLUTION in node.name and cost.macs:
+    for index, (node, cost) in enumerate(zip(tree.nodes, tree.costs, strict=True)):
+        if _is_convolution(tree, index):
             found = max(found, max(cost.input_bytes, cost.output_bytes) / max(node.calls, 1))
     return found
 

@@ -72,7 +72,8 @@ class NeededMemory(json_values.Part, frozen=True):
     """Gradients and the optimizer's state; 0 of a forward."""
     activations: json_values.Size
     convolution_allowance: json_values.Size
-    """Of cuDNN's workspace: the larger one of input and output of the largest convolution."""
+    """Of cuDNN's workspace: what copies of the inputs and outputs of convolutions add to the peak;
+    in a training step the larger one of input and output of the largest convolution."""
 
 
 class FittedDevice(json_values.Part, frozen=True):
