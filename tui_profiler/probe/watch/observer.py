@@ -39,6 +39,7 @@ from tui_profiler.probe.watch.facts import device_name, facts_of, greeting, say_
 from tui_profiler.probe.watch.listener import Listener
 from tui_profiler.probe.watch.model_choice import ModelChoice
 from tui_profiler.probe.watch.next_forward import Search, Wanted
+from tui_profiler.probe.watch.rank import rank_of_run
 from tui_profiler.probe.watch.times import ProgramEnergy, ProgramTimes
 from tui_profiler.probe.watch.viewers import Viewers
 
@@ -148,9 +149,12 @@ class Observer:
     def admit(self, link: Link, role: str) -> None:
         """Take a new connection; it is told who this is, and nothing else before it asks."""
         # In a forked child it is another process.
-        model = self._model()
+        model, who = self._model(), self.program
+        if who.rank is None:
+            rank, ranks, run = rank_of_run()
+            who = replace(who, rank=rank, ranks=ranks, run=run)
         program = replace(
-            self.program,
+            who,
             at=self.now(),
             role=role,
             pid=os.getpid(),

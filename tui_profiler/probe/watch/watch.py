@@ -20,6 +20,7 @@ from tui_profiler.probe.watch.model_choice import ModelChoice
 from tui_profiler.probe.watch.observer import GRACE_SECONDS, Observer
 from tui_profiler.probe.watch.out_of_memory import ERRORS
 from tui_profiler.probe.watch.preload import rehearse, warm_up
+from tui_profiler.probe.watch.rank import rank_of_run
 from tui_profiler.probe.watch.server import Server
 
 BUDGET = 0.02
@@ -161,19 +162,16 @@ def is_call_of(module: torch.nn.Module, model: torch.nn.Module | None) -> bool:
 
 def program(name: str) -> Program:
     """Say who this process is."""
-    rank, ranks = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
-    is_rank = rank.isdecimal() and ranks.isdecimal()
-    host, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
-    run = os.environ.get("TORCHELASTIC_RUN_ID", "")
+    rank, ranks, run = rank_of_run()
     return Program(
         name=name,
         pid=os.getpid(),
         command=writable(Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"),
         started_at=time.time(),
         at=0.0,
-        rank=int(rank) if is_rank else None,
-        ranks=int(ranks) if is_rank else None,
-        run=f"{run}@{host}:{port}" if is_rank else "",
+        rank=rank,
+        ranks=ranks,
+        run=run,
     )
 
 
@@ -182,5 +180,7 @@ def _program_name() -> str:
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     if spec is not None and spec.name != "__main__":
         return writable(spec.name.removesuffix(".__main__"))
-    typed = Path(sys.argv[0]).name if sys.argv else ""
+    path = Path(sys.argv[0] if sys.argv else "")
+    # What ``python -m uvicorn`` spawns has the path of that package's file, and no specification.
+    typed = path.parent.name if path.name == "__main__.py" else path.name
     return writable(typed if typed not in ("", "-c", "-m") else "python")
