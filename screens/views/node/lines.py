@@ -37,6 +37,7 @@ from .source_text import SourceText
 
 _TIMES = units.TimeColumn("ms", 2)
 _NEEDS_WINDOW = "on paper; no operator window yet"
+_NOT_ON_GPU = "on paper; not timed on the GPU"
 _FROM_WINDOWS = "ms in operator windows; % of the node"
 _MOST_PARTS = 8
 """Modules, and operators, that the time is told of by name."""
@@ -250,7 +251,8 @@ def _operators(look: Look) -> tuple[Line, ...]:
     if not found:
         return ()
     is_on_paper = all(item.seconds is None for item in found)
-    comes_from = f"one forward, {_NEEDS_WINDOW}" if is_on_paper else _FROM_WINDOWS
+    why = _NOT_ON_GPU if look.session.is_timed_on_gpu else _NEEDS_WINDOW
+    comes_from = f"one forward, {why}" if is_on_paper else _FROM_WINDOWS
     return (
         section("operators", comes_from, look),
         _heading(look),

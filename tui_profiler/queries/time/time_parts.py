@@ -22,6 +22,7 @@ HOST = "between operators: Python, waiting"
 OTHER = "operators without a node, and calls"
 WAITING = "waiting for a core"
 UNDIVIDED = "self time, without an operator window"
+ON_GPU = "self time: kernels of its own operators, and gaps"
 REST = "medians do not add up"
 _ROUNDING = 1e-3
 """Of the whole: columns on the wire are float32."""
@@ -60,7 +61,8 @@ def time_parts(session: Session, node: int) -> TimeParts | None:
     inside = _divided(session, tree, node, own - waiting)
     others = [TimePart("waiting", WAITING, waiting), TimePart("rest", REST, rest)]
     if not inside:
-        others.insert(0, TimePart("self", UNDIVIDED, own - waiting))
+        name = ON_GPU if session.is_timed_on_gpu else UNDIVIDED
+        others.insert(0, TimePart("self", name, own - waiting))
     parts = (*modules, *inside, *others)
     return TimeParts(whole, tuple(part for part in parts if part.seconds), bool(inside))
 
