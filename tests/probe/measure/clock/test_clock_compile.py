@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch._dynamo
 from torch import nn
+from torch._inductor import config as inductor_config
 
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.watch.listener import Listener
@@ -207,7 +208,8 @@ def test_inductor_compiles_a_whole_graph_while_watched(model: nn.Module) -> None
     clock.install()
     compiled = torch.compile(model, fullgraph=True)
     try:
-        with torch.no_grad():
+        # Without vectors: which of them work is found by compiling a program for each.
+        with torch.no_grad(), inductor_config.patch({"cpp.vec_isa_ok": False}):
             watched = compiled(X)
     finally:
         clock.uninstall()
