@@ -30,6 +30,7 @@ from tui_profiler.queries.panel.provenance import operator_time_words
 from tui_profiler.queries.time.gpu_times import gpu_words, host_seconds, why_not_timed_on_gpu
 from tui_profiler.queries.time.node_seconds import ENQUEUED, node_seconds, root_seconds, share
 from tui_profiler.queries.time.slow_forwards import usual_seconds
+from tui_profiler.queries.time.time_parts import ON_GPU as SELF_ON_GPU
 from tui_profiler.queries.time.time_parts import time_parts
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.session import Session, apply
@@ -102,7 +103,9 @@ def test_the_time_of_a_module_on_a_gpu_is_not_divided() -> None:
     found = time_parts(on_gpu(WITH_OWN, window, BEHIND), CONV)
 
     assert found is not None
-    assert [(part.name, part.seconds) for part in found.parts] == [(ON_GPU, pytest.approx(0.003))]
+    assert [(part.name, part.seconds) for part in found.parts] == [
+        (SELF_ON_GPU, pytest.approx(0.003))
+    ]
 
 
 def test_a_gpu_with_work_queued_has_no_overhead_and_one_that_waits_nothing_else() -> None:
