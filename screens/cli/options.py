@@ -118,11 +118,12 @@ class Devices(click.ParamType[tuple[DataSheet, ...]]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[DataSheet, ...]:
-        """Return their data sheets, in the order typed."""
+        """Return their data sheets, each once, in the order typed."""
         if isinstance(value, tuple):
             return value
         one, named = Device(), (part.strip() for part in str(value).split(","))
-        sheets = tuple(one.convert(name, param, ctx) for name in named if name)
+        found = (one.convert(name, param, ctx) for name in named if name)
+        sheets = tuple({sheet.name: sheet for sheet in found}.values())
         return sheets or self.fail("no device is named", param, ctx)
 
 

@@ -61,6 +61,20 @@ async def result_of(source: TriedBeside, told: AsyncIterator[Told]) -> TrialResu
     raise AssertionError("no result")
 
 
+async def test_tensors_beyond_the_memory_limit_end_the_trial_not_the_worker() -> None:
+    source = TriedBeside(Quiet())
+    told = source.messages()
+    asked = request()
+    wish = replace(asked.wish, most_bytes=64 << 20)
+    async with asyncio.timeout(240):
+        await anext(told)
+        source.send(replace(asked, wish=wish, tensors=(((1 << 14, 1 << 13), "float32"),)))
+        result = await result_of(source, told)
+        await source.close()
+    assert result.outcome == "memory"
+    assert result.why.startswith("out of memory")
+
+
 async def test_a_worker_tries_tensors_of_the_same_shapes() -> None:
     program = Quiet()
     source = TriedBeside(program)

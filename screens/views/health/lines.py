@@ -63,7 +63,8 @@ def head_lines(look: Look) -> tuple[Line, ...]:
         if isinstance(norm, Unknown)
         else (f"{norm:.3g}", "ink")
     )
-    read = f"{thousands(values.steps)} steps read, {duration(values.seconds)} each"
+    steps = f"{thousands(values.steps)} step{'s' * (values.steps != 1)}"
+    read = f"{steps} read, {duration(values.seconds)} each"
     lines = [row(tuple(left), ((read, "muted"),), look)]
     if found := nan_words(look.session):
         lines += words(found, look, "error")

@@ -8,6 +8,7 @@ from textual.binding import BindingType
 
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.forward.memory import first_step, module_at, peak_step, steps_of
+from tui_profiler.queries.time.modes import is_program
 from tui_profiler.queries.training import memory as training_memory
 from tui_profiler.session import Session
 from tui_profiler.session.training import MemoryColumns
@@ -21,6 +22,8 @@ from .lines import cursor_line, memory_lines
 from .step import step_cursor_line, step_lines
 
 _PROVENANCE = "predicted from lifetimes"
+OF_MODEL = "was recorded: --train runs one"
+OF_PROGRAM = "on paper: it is predicted of models that the profiler itself runs with --train"
 _PAGES = 10
 """Pages that a forward has."""
 
@@ -152,7 +155,8 @@ class MemoryScreen(SideScreen):
     def action_switch(self) -> None:
         """Show the forward in place of the training step, or that again."""
         if self.session_shown.training_memory is None:
-            self.say("no training step was recorded: --train runs one")
+            why = OF_PROGRAM if is_program(self.session_shown) else OF_MODEL
+            self.say(f"no training step {why}")
             return
         self._of_forward, self._at = not self._of_forward, None
         self.refresh_view()

@@ -20,6 +20,7 @@ from tui_profiler import messages
 from tui_profiler.messages.trials import TrialOutcome, TrialStep
 from tui_profiler.probe.load.common.loaded_model import Loaded
 from tui_profiler.probe.load.load import load
+from tui_profiler.probe.measure.devices.machine import memory, memory_group
 from tui_profiler.probe.measure.energy.replay import captured
 from tui_profiler.probe.process.memory_limit import limit_memory
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
@@ -248,6 +249,12 @@ def try_optimizer(
     wish, began = request.wish, time.perf_counter()
     progress = Progress(wish, send, next_request)
     progress.tell("load")
+    if not request.spec.device.startswith("cuda"):
+        most = wish.most_bytes
+        if most is None:
+            free = memory(memory_group())
+            most = int(optimizer_loop.MEMORY_SHARE * max(free.total_bytes - free.used_bytes, 0))
+        limit_memory(most, most, "the limit of one trial")
     kind = optimizer_loop.alone(request.name, request.tensors, request.spec.device)
     nothing = change.Subject(torch.nn.Module(), Inputs(()), wish.most_bytes)
     found = try_change(kind, wish, nothing, progress)

@@ -1,6 +1,6 @@
 """A model on devices that are not here, as a table: a row for each."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tui_profiler.figures.units import UNAVAILABLE, duration, energy, share, size, thousands
 from tui_profiler.formatting.text import safe
@@ -10,6 +10,9 @@ from tui_profiler.queries.hardware.on_device import LeastTime
 from tui_profiler.session import Session
 
 _COLUMNS = ("device", "memory", "fits", "largest batch", "devices", "min time", "limit", "energy")
+
+_LEAST_SECONDS = 1e-8
+"""What is shown of a time: below it, a lower bound says nothing."""
 
 
 def fit_table(
@@ -64,7 +67,7 @@ def _row(found: Fitted, phase: str) -> tuple[str, ...]:
         devices = "above 8" if isinstance(count, Unknown) else str(count)
     else:
         fits = largest = devices = UNAVAILABLE
-    if isinstance(least, LeastTime):
+    if isinstance(least, LeastTime) and least.seconds >= _LEAST_SECONDS:
         time = f"≥ {duration(least.seconds)}"
         limit, joules = least.limit or UNAVAILABLE, f"~{energy(least.joules(sheet))}"
     else:
@@ -97,4 +100,18 @@ def _notes(found: tuple[Fitted, ...]) -> list[str]:
         notes.append(
             f"{thousands(first.uncosted)} operators have no formula: not in the minimum times"
         )
-    return list(dict.fromkeys(notes))
+    return list(dict.fromkeys((*notes, *_why_none(found))))
+
+
+def _why_none(found: tuple[Fitted, ...]) -> Iterator[str]:
+    """Yield why figures are a dash."""
+    for one in found:
+        if isinstance(one.fit, Fit) and isinstance(one.fit.largest_batch, Unknown):
+            yield f"largest batch {UNAVAILABLE}: {safe(one.fit.largest_batch.reason)}"
+        elif isinstance(one.fit, Fit) and one.fit.free <= 0:
+            yield f"fits {UNAVAILABLE}: the reserve takes all memory of {one.sheet.name}"
+        for _, least in one.least:
+            if isinstance(least, Unknown):
+                yield f"min time {UNAVAILABLE}: {safe(least.reason)}"
+            elif least.seconds < _LEAST_SECONDS:
+                yield f"min time {UNAVAILABLE}: below 0.01 µs, no bound"
