@@ -322,3 +322,17 @@ def test_marks_around_each_call_are_set_as_often_as_their_budget_allows(
     assert [bool(one.modules) for one in told] == [True, *[False] * (len(told) - 1)]
     assert len(told) == 50
     assert clock.detail_seconds == 4.0
+
+
+def test_forwards_that_are_looked_into_are_in_no_figure_of_the_device(
+    watched: Watched, model: Kernel, device: SimulatedDevice
+) -> None:
+    """In an operator window, or while each call reads what its thread uses, a forward is longer."""
+    model(0)
+    watched.clock.run_next_in(lambda forward: forward())
+    model(0)
+    watched.clock.read_calls_next()
+    model(0)
+    device.run()
+    assert (watched.message().forwards, len(watched.clock.take())) == (1, 3)
+    assert watched.message().dropped == 0

@@ -88,7 +88,7 @@ def test_a_forward_on_another_thread_that_ended_sooner_and_is_noted_later_moves_
     root = nn.Identity()
     watching = Watching(nn.Module.__call__, 100)
     reading = ThreadUsageReader().read()
-    begun = _Begun([], True, True, False, "no_grad", reading, None)
+    begun = _Begun([], True, True, False, "no_grad", reading, None, False)
     for start, end in ((10.0, 15.0), (12.0, 14.0), (16.0, 17.0)):
         watching._finish(root, begun, start, end)
     taken = watching.take()

@@ -321,7 +321,7 @@ class Watching:
         call = _Call(root, args, kwargs, run or self.untraced, as_traced, tokens)
         if as_traced and self.around_next and (around := self._taken_around()) is not None:
             try:
-                return around(partial(self._run, call, reads=False))
+                return around(partial(self._run, call, reads=False, is_apart=True))
             finally:
                 self.ended = perf_counter()  # What was around it is no time of the next one's.
         return self._run(call, reads=as_traced and self.reader.is_asked)
@@ -335,7 +335,14 @@ class Watching:
         self._move_gate()
         return run(root, *args, **kwargs)
 
-    def _run(self, call: _Call, *, reads: bool) -> object:
+    def _run(self, call: _Call, *, reads: bool, is_apart: bool = False) -> object:
+        """Run a forward of the root.
+
+        Args:
+            call: of the root.
+            reads: whether each call reads what its thread uses.
+            is_apart: what is around it makes it longer: a device has it in no figure.
+        """
         root, device, events = call.root, self.device, self._new_events()
         training, autograd = root.training, autograd_now()
         is_room = self._pending < self._pending_events
@@ -343,7 +350,9 @@ class Watching:
         mark: DeviceEvent | None = None
         readings = self._begin_reading(events) if reads and is_room else None
         before = self._usage.read_undisturbed()
-        begun = _Begun(events, is_room, call.as_traced, training, autograd, before, readings)
+        begun = _Begun(
+            events, is_room, call.as_traced, training, autograd, before, readings, is_apart
+        )
         try:
             self._under_way[number] = events
             if not self.is_wanted or readings is not None:
@@ -479,7 +488,8 @@ class Watching:
         )
         if device is not None:
             is_in_step = isinstance(events, MarkedEvents)
-            device.finish(events, modules, times, as_traced=begun.as_traced, is_in_step=is_in_step)
+            is_usual = begun.as_traced and begun.readings is None and not begun.is_apart
+            device.finish(events, modules, times, as_traced=is_usual, is_in_step=is_in_step)
 
     def _move_gate(self) -> None:
         # Another thread may begin to watch between the question and the answer: it has said so
@@ -535,6 +545,7 @@ class _Begun(NamedTuple):
     autograd: Autograd
     before: Reading
     readings: CallReadings | None
+    is_apart: bool
 
 
 class _Finished(NamedTuple):
