@@ -1,0 +1,51 @@
+"""Training scripts of libraries, unmodified under ``run``: they end as alone, and steps are named.
+
+Losses and weights are compared to the last digit that Python prints, which is every bit of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).with_name("training_scripts")
+RUNNER = Path(__file__).with_name("watched_script.py")
+NAMED, IN_MODULES = 0.95, 0.90
+
+
+def printed(*arguments: object) -> list[str]:
+    root = str(FOLDER.parents[2])
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": root, "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("name", "has_loss_inside"), [("hugging_face_trainer", True), ("accelerate_loop", False)]
+)
+def test_a_script_ends_as_alone_and_its_steps_are_named(name: str, has_loss_inside: bool) -> None:
+    for library in ("accelerate", "transformers"):
+        pytest.importorskip(library, reason=f"{library} is not installed")
+    script = FOLDER / f"{name}.py"
+    lines = printed(RUNNER, script)
+    ends = [line.rstrip() for line in lines if line.startswith("ENDS")]
+    assert ends == [line for line in printed(script) if line.startswith("ENDS")]
+    found = json.loads(lines[-1])
+    assert found["recorded"] > 8
+    assert found["named"] >= NAMED
+    assert found["forward"] >= IN_MODULES
+    # Else a part of the backward is that of the loss, outside of the model.
+    assert not has_loss_inside or found["modules"] >= IN_MODULES

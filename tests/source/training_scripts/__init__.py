@@ -1,0 +1,1 @@
+"""Scripts that train, unmodified, as the documentation of their libraries has them."""
