@@ -84,6 +84,9 @@ class Maker:
             case inspect.VarTupleType():
                 items = hint if isinstance(hint, tuple) and hint else (_NO_HINT,)
                 return tuple(self.made(kind.item_type, item) for item in items)
+            case inspect.ListType():
+                entries = hint if isinstance(hint, list) and hint else [_NO_HINT]
+                return [self.made(kind.item_type, entry) for entry in entries]
             case inspect.TupleType():
                 items = hint if isinstance(hint, tuple) else (_NO_HINT,) * len(kind.item_types)
                 pairs = zip(kind.item_types, items, strict=True)
@@ -115,6 +118,8 @@ def _fits(kind: inspect.Type, value: object) -> bool:
             return isinstance(value, kind.cls)
         case inspect.VarTupleType() | inspect.TupleType():
             return isinstance(value, tuple)
+        case inspect.ListType():
+            return isinstance(value, list)
         case inspect.StrType() | inspect.LiteralType():
             return isinstance(value, str)
         case inspect.BytesType():
