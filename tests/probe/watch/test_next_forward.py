@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.trace.record_foreign_forward import LOOP_CALLS
 from tui_profiler.probe.watch.listener import Listener
 from tui_profiler.probe.watch.model_choice import ModelChoice
@@ -232,3 +233,25 @@ def test_a_model_whose_recorded_forward_raised_is_freed_with_its_last_name() -> 
         assert seen() is None
     finally:
         gc.enable()
+
+
+def test_a_call_that_was_taken_before_the_clock_goes_on_to_it() -> None:
+    """As ``generate`` of transformers takes it, once for all tokens of a request."""
+    model, x = nn.Sequential(nn.Linear(2, 2), nn.ReLU()), torch.randn(3, 2)
+    expected = model(x)
+    listener = Listener(
+        lambda module: module is model,
+        "",
+        lambda: None,
+        makes_clock=lambda of, kind, entry: ModuleClock(of, traced=kind, entry=entry),
+    )
+    listener.install()
+    call = model.__call__
+    outputs = [call(x) for _ in range(4)]
+    clock = listener.take_clock()
+    assert clock is not None
+    assert [one.calls for one in clock.take()] == [3, 3, 3]  # The tree was made of the first.
+    clock.uninstall()
+    outputs.append(call(x))
+    assert clock.take() == []
+    assert all(torch.equal(one, expected) for one in outputs)

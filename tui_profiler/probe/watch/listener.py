@@ -6,6 +6,8 @@
    and the next one is waited for; ``waits_because`` says why.
 4. Where a clock is wanted, it takes the listener's place before the recorded forward returns, on
    the thread that ran it: a script of three forwards has ended before another thread could do so.
+5. ``generate`` of transformers takes ``model.__call__`` once for all its tokens: where the listener
+   was in place, what it calls after that goes on to the clock.
 """
 
 import builtins
@@ -139,6 +141,8 @@ class Listener:
         self._passing: list[None] = []
         """One for each call that passes by."""
         self._under_way: ForeignForwardRecorder | None = None
+        self.heir: module_call.Call | None = None
+        """What the clock that has taken the place put there."""
         self.hearing: ForeignForwardRecorder | None = None
         """Of the forward that was recorded."""
         self.root: weakref.ref[torch.nn.Module] | None = None
@@ -350,7 +354,7 @@ class Listener:
         except Exception as error:  # Ours: it must not reach the program.
             self.waits_because = f"{type(error).__name__}: {error}"
             return
-        self._clock = clock
+        self._clock, self.heir = clock, clock.call
         if self._is_ended:  # By another thread, which did not see the clock.
             clock.uninstall()
 
@@ -366,6 +370,7 @@ class Listener:
 listener: Listener
 replaced: module_call.Call
 compiles_parts_alone: bool
+is_present: Callable[[module_call.Call], bool]
 
 
 def _listening_call(self: torch.nn.Module, /, *args: object, **kwargs: object) -> object:
@@ -373,6 +378,8 @@ def _listening_call(self: torch.nn.Module, /, *args: object, **kwargs: object) -
         return replaced(self, *args, **kwargs)
     if (nested := listener.nested) is not None:
         return nested(self, *args, **kwargs)
+    if (heir := listener.heir) is not None and is_present(heir):
+        return heir(self, *args, **kwargs)
     if listener.is_over or not listener.claims(self):
         if compiles_parts_alone and self._compiled_call_impl is not None:
             return listener.pass_by(replaced, self, args, kwargs)
@@ -387,5 +394,6 @@ def _replacement(owner: Listener, before: module_call.Call) -> module_call.Call:
         "replaced": before,
         "compiles_parts_alone": COMPILES_PARTS_ALONE,
         "is_dynamo_compiling": is_dynamo_compiling,
+        "is_present": module_call.is_present,
     }
     return FunctionType(owner._code, names, "listening_call")

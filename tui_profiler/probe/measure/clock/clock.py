@@ -96,6 +96,11 @@ class ModuleClock:
         return self._watching is not None
 
     @property
+    def call(self) -> Call | None:
+        """What calls of modules go through while it is installed."""
+        return None if self._watching is None else self._watching.call
+
+    @property
     def recording(self) -> bool:
         """Whether forwards that begin now are recorded; those that run already are not cut."""
         return self._seconds > 0
