@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 import torch
+from msgspec.structs import replace
 
 from tests.findings.made import on_paper
 from tests.findings.test_findings import ByHand
-from tests.small_model import TRACED, folded
+from tests.small_model import FACTS, FC, MEASURED, TRACED, WITH_OWN, folded
 from tui_profiler.findings.evidence.attention import NO_WINDOW, Attention, attention
 from tui_profiler.reports.json.report import as_json
 
@@ -75,3 +76,24 @@ def test_without_an_operator_window_it_is_not_known() -> None:
 
 def test_a_model_without_attention_has_none() -> None:
     assert attention(folded(TRACED)) == {}
+
+
+@pytest.mark.parametrize(
+    ("operator", "backend", "why"),
+    [
+        (FLASH, "flash", ""),
+        ("aten::_scaled_dot_product_cudnn_attention", "cudnn", "cuDNN comes before flash"),
+        ("aten::_scaled_dot_product_efficient_attention", "efficient", "not known: its tensors"),
+    ],
+)
+def test_on_a_gpu_the_reason_is_torchs_own(operator: str, backend: str, why: str) -> None:
+    """Its order of backends, and what flash takes: aten/src/…/cuda/sdp_utils.cpp."""
+    called = WITH_OWN.called
+    assert called is not None
+    names = tuple(operator if name == "aten::relu_" else name for name in called.names)
+    ran = replace(WITH_OWN, called=replace(called, names=names))
+    session = folded((*MEASURED, replace(FACTS, device="cuda:0"), ran))
+    found = attention(session)[FC]
+    assert (found.backend, found.operator) == (backend, operator)
+    assert found.why_not_flash.startswith(why)
+    assert bool(found.why_not_flash) == bool(why)

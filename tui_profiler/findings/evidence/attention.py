@@ -146,6 +146,8 @@ def _why_not_flash(session: Session, tree: Tree, module: int, backend: Backend) 
         return "the model computes the softmax itself; scaled_dot_product_attention chooses flash"
     if backend == "native":
         return "nn.MultiheadAttention runs as one operator in inference: its fast path"
+    if backend == "cudnn":
+        return "cuDNN comes before flash on GPUs of compute capability 9 and 10"
     inside = [node for node in tree.nodes if node.kind == "op" and node.parent == module]
     is_cpu = session.model is None or session.model.device == "cpu"
     if is_cpu:
