@@ -12,7 +12,15 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.terminal.walk_session import ESCAPE, EXPLORER_MARK, PLACES, Place, Press, Step
+from benchmarks.terminal.walk_session import (
+    ESCAPE,
+    EXPLORER_MARK,
+    PALETTE,
+    PLACES,
+    Place,
+    Press,
+    Step,
+)
 from tests.end_to_end.terminal import COMMAND, Terminal, alternate_screen_is_left
 
 QUIET_SECONDS, MOST_SECONDS = 0.06, 0.5
@@ -64,7 +72,7 @@ class Walk:
             AssertionError: something is wrong.
         """
         if step.place is not None:
-            self.type(Press(step.place.opening[0], step.place.opening[1:]), step.why)
+            self.open(step.place, step.why)
             if not self.arrives(step.place.mark, f"opening {step.place.name}"):
                 raise AssertionError(f"{step.place.name} does not open:\n{self.terminal.text()}")
         for press in step.presses:
@@ -75,6 +83,17 @@ class Walk:
                 is_there = is_there and self.wait_for(lambda: not self.asks(), BACK_SECONDS * 5)
                 assert is_there, f"{where} led away:\n{self.terminal.text()}"
         self.go_back(step.why)
+
+    def open(self, place: Place, why: str) -> None:
+        """Press what opens a place: a key, a key and the answer to its prompt, or the palette."""
+        key, *answer = place.opening
+        if answer and key == PALETTE.opening[0]:
+            self.press(key, why)
+            self.arrives(PALETTE.mark, f"{why}: {key!r}")
+            for keys in answer:
+                self.press(keys, f"{why}: {key!r}")
+            return
+        self.type(Press(key, tuple(answer)), why)
 
     def type(self, press: Press, why: str) -> None:
         """Press a key, answer the prompt that it opens, if it opens one, and undo it."""

@@ -161,6 +161,7 @@ ELSEWHERE = {
     "SideScreen": "walked in the views",
     "RanksScreen": "needs a run of several ranks: benchmarks/times/ranks.py",
     "DifferenceScreen": "needs a run of several ranks: benchmarks/times/ranks.py",
+    "ProcessesScreen": "needs a script with child processes: tests/screens/start/test_processes.py",
     "Picker": "needs several programs that run: tests/end_to_end/test_attach.py",
     "StartScreen": "no model is named: tests/end_to_end/test_start.py",
     "StartApp": "no model is named: tests/end_to_end/test_start.py",
