@@ -7,17 +7,29 @@ imported by every Python that a test starts.
 from __future__ import annotations
 
 import os
+import select
 import sys
 from importlib.abc import MetaPathFinder
-from pathlib import Path
 
 
 class _Gate(MetaPathFinder):
     def find_spec(self, name: str, *_: object) -> None:
         pipe = os.environ.pop(f"GATE_{name}", "")
         if pipe:
-            with Path(pipe).open():  # Waits until someone opens it for writing.
-                pass
+            _wait(pipe)
+
+
+def _wait(pipe: str) -> None:
+    """Wait until someone has opened a pipe for writing; signals are handled meanwhile.
+
+    A signal may reach another thread, and its handler runs on this one when it comes back from C.
+    """
+    descriptor = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    waits = select.poll()
+    waits.register(descriptor, select.POLLIN | select.POLLHUP)
+    while not waits.poll(20):
+        pass
+    os.close(descriptor)
 
 
 sys.meta_path.insert(0, _Gate())

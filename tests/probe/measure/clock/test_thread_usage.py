@@ -217,7 +217,8 @@ def test_a_tick_says_what_threads_used_in_a_forward() -> None:
     assert not isinstance(tick.thread.minor_faults, Unknown)
     assert tick.thread.minor_faults == pytest.approx(100.0, rel=0.25)
     assert not isinstance(tick.thread.on_core, Unknown)
-    assert 0 < tick.thread.on_core <= tick.thread.seconds * 1.05
+    # The clocks are read one after the other, around forwards of 0.2 ms.
+    assert 0 < tick.thread.on_core <= tick.thread.seconds * 1.05 + 20e-6
     assert not isinstance(tick.thread.waiting, Unknown)
     assert tick.thread.waiting >= 0
 
