@@ -22,7 +22,7 @@ from tests.small_model import (
     operator_times,
     with_cpu_times,
 )
-from tui_profiler.findings.evidence.time_share import BUSY_GPU, host
+from tui_profiler.findings.evidence.time_share import BUSY_GPU, NOT_ASKED, host
 from tui_profiler.messages import Message, SlowForward, ThreadTime, WindowTimes
 from tui_profiler.queries.cost.bound import bound
 from tui_profiler.queries.cost.flat import flat_table
@@ -130,6 +130,17 @@ def test_it_is_said_where_the_gpu_waits_for_the_host() -> None:
     )
     assert gpu_words(on_gpu(BEHIND))[1].startswith("had work queued by the host")
     assert gpu_words(folded(MEASURED)) == ()
+
+
+def test_of_few_forwards_nothing_is_concluded() -> None:
+    session = on_gpu(replace(BEHIND, asked=7, caught_up=0))
+
+    assert gpu_words(session)[1] == "whether it waits for the host is not known: 7 forwards"
+    assert host(session) == NOT_ASKED
+    short = {**SECONDS, ACT: (40e-6, 40e-6)}
+    asked = on_gpu(replace(device_times(short), asked=7))
+    assert (found := bound(asked, ACT)) is not None
+    assert found.kind == "overhead"  # As by the roofs: an operator takes 10 of the 40 µs.
 
 
 def test_python_overhead_is_a_part_of_a_forward_only_where_the_gpu_waits_for_it() -> None:

@@ -52,7 +52,7 @@ def columns_agree(message: Columns) -> bool:
             narrow, wide = [], (window.allocated, window.peak)
         case messages.DeviceTimes() as times:
             narrow, wide = [times.per_forward, times.own_per_forward], (times.calls, times.total)
-            if times.mean_per_forward or times.own:
+            if times.mean_forwards or times.mean_per_forward or times.own:
                 narrow += [times.last, times.p50, times.p95, times.maximum]
                 narrow += [times.mean_per_forward, times.own_mean_per_forward]
                 wide = (*wide, times.own)
@@ -113,6 +113,8 @@ class Timing(Struct, frozen=True):
         return self.total / self.calls if self.calls else 0.0
 
 
+LEAST_ASKED = 8
+"""Forwards that an answer needs."""
 WAITS_FOR_HOST_FROM = 0.5
 """Share of forwards: a GPU that had caught up with the host in most of them waits for it."""
 
@@ -131,8 +133,10 @@ class GpuForwards(NamedTuple):
         return self.caught_up / self.forwards if self.forwards else 0.0
 
     @property
-    def waits_for_host(self) -> bool:
-        """Whether the host limits the GPU, and not the other way round."""
+    def waits_for_host(self) -> bool | None:
+        """Whether the host limits the GPU, and not the other way round; None where not known."""
+        if self.forwards < LEAST_ASKED:
+            return None
         return self.waiting_share >= WAITS_FOR_HOST_FROM
 
 

@@ -48,6 +48,33 @@ def test_the_largest_group_is_the_verdict(seconds: dict[str, float], verdict: st
     assert f"{found.share * 100:.0f} %" in found.words
 
 
+@pytest.mark.parametrize(
+    ("forward", "backward", "said"),
+    [
+        (0.3, 0.4, "model-bound: forward and backward take 70 % of the step on the GPU"),
+        (0.1, 0.1, "no verdict: code outside of the model 90 % of the step, in which the thread"),
+    ],
+)
+def test_on_a_gpu_the_thread_waits_where_it_reads_a_value(
+    forward: float, backward: float, said: str
+) -> None:
+    """The parts are the thread's: it enqueues the model, and waits in ``other``."""
+    told = step(parts(forward=0.05, backward=0.05, other=0.9))
+    nothing = column(0.0, 0.0)
+    told = replace(
+        told,
+        on_device=True,
+        why_no_backward="",
+        forward=column(forward, 0.0),
+        backward=column(backward, 0.0),
+        recomputed=nothing,
+    )
+    found = judged(session(told))
+    assert (found if isinstance(found, str) else found.words).startswith(said)
+    unseen = judged(session(replace(told, why_no_backward="not marked")))
+    assert unseen == "no verdict: no backward on the GPU: not marked"
+
+
 def test_two_groups_alike_are_no_verdict() -> None:
     found = judged(session(step(parts(data=0.5, forward=0.48, other=0.02))))
     assert found == "no verdict: data and transfer 50 % and forward and backward 48 %"

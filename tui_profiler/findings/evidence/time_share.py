@@ -9,13 +9,14 @@ from tui_profiler.figures.units import duration
 from tui_profiler.findings.evidence.affected_operators import call_seconds
 from tui_profiler.findings.evidence.finding import Evidence, Gain, Provenance
 from tui_profiler.messages import Ceilings, Unknown
-from tui_profiler.queries.cost.bound import floors, has_roofs, largest_floor, open_roof
+from tui_profiler.queries.cost.bound import ceilings_of, floors, has_roofs, largest_floor, open_roof
 from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
 from tui_profiler.session import Session, Tree
 
 NO_TIMES = Unknown("not measured yet, and the roofline is not calibrated")
 NO_CALL_TIME = Unknown("operator overhead was not calibrated well enough")
 BUSY_GPU = Unknown("the GPU has work queued when the host leaves the model: it waits for nothing")
+NOT_ASKED = Unknown("it is not known whether the GPU waits for the host")
 NO_WINDOW = Unknown("no operator window yet: Python overhead is not known")
 LEAST_SHARE = 0.001
 """Of a forward: no finding where less is saved, no trial could tell it from noise."""
@@ -106,9 +107,10 @@ def spent(session: Session, nodes: Iterable[int]) -> TimeSpent | Unknown:
         is_of_window = any(tree.nodes[node].kind == "op" for node in wanted)
         slower = _window_over_forward(session, whole) if is_of_window else 1.0
         return TimeSpent(sum(known_times) / slower, whole, True, is_of_window)
-    if session.ceilings is None:
+    ceilings = ceilings_of(session)
+    if ceilings is None:
         return NO_TIMES
-    least = least_times(tree, session.ceilings)
+    least = least_times(tree, ceilings)
     if isinstance(least, Unknown):
         return least
     on_paper = least[0] if least else 0.0
@@ -185,7 +187,7 @@ def host(session: Session) -> Host | Unknown:
     tree, whole, windows = session.tree, root_seconds(session), session.host_windows
     device = session.timings.device if session.timings is not None else None
     if device is not None and not device.waits_for_host:
-        return BUSY_GPU
+        return NOT_ASKED if device.waits_for_host is None else BUSY_GPU
     shares = windows.shares(0) if windows is not None else None
     if tree is None or whole is None or shares is None or shares.seconds <= 0:
         return NO_WINDOW

@@ -7,7 +7,7 @@ was most of what timing a model on a GPU cost. Private names used here:
 |---|---|---|
 | ``torch._C._CudaEventBase`` | setting an event on a stream that is known | \
 ``torch.cuda.Event``, about 4 µs slower |
-| ``torch._C._cuda_getDevice``, ``._cuda_getCurrentStream`` | the stream | the same |
+| ``torch._C._cuda_getCurrentStream`` | the stream of the model's device | the same |
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Any
 import torch
 
 _Base: Any = getattr(torch._C, "_CudaEventBase", None)
-_device = getattr(torch._C, "_cuda_getDevice", None)
 _stream_of = getattr(torch._C, "_cuda_getCurrentStream", None)
 _THREAD_LOCAL = 1
 """``CU_STREAM_CAPTURE_MODE_THREAD_LOCAL``."""
@@ -33,9 +32,9 @@ class _Streams:
     def __init__(self) -> None:
         self._known: tuple[tuple[int, int, int] | None, Any] = None, None
 
-    def current(self) -> Any:
-        """Return the current stream of the current device."""
-        data = _stream_of(_device())  # type: ignore[misc]  # asked where both are there
+    def current(self, device: int) -> Any:
+        """Return the current stream of a device, whichever one is current on this thread."""
+        data = _stream_of(device)  # type: ignore[misc]  # asked where it is there
         known, stream = self._known
         if data != known:
             make: Any = torch.cuda.Stream
@@ -44,30 +43,40 @@ class _Streams:
         return stream
 
 
-_STREAMS = _Streams()
+class Events:
+    """Makes events on the streams of one device.
 
+    Args:
+        device: index of it. A thread's current device may be another: setting an event there would
+            make a context on it.
+    """
 
-def timing_event() -> Any:
-    """Return an event that is not set yet: with ``record``, ``query`` and ``elapsed_time``."""
-    if _Base is None or _device is None or _stream_of is None:
-        return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch
-    return _event_class()(enable_timing=True)
+    def __init__(self, device: int) -> None:
+        self._device = device
+        self._streams = _Streams()
+        self._class: Any = None
 
+    def new(self) -> Any:
+        """Return an event that is not set yet: with ``record``, ``query`` and ``elapsed_time``."""
+        if self._class is None:
+            self._class = self._make_class()
+        return self._class(enable_timing=True)
 
-class _Class:
-    """Made at the first event: a torch without CUDA has no base for it."""
+    def _make_class(self) -> Any:
+        """Return the class of its events; a torch without CUDA has no base for it."""
+        device, streams = self._device, self._streams
+        if _Base is None or _stream_of is None:
+            plain: Any = torch.cuda.Event
 
-    made: type | None = None
+            def record_plainly(event: Any) -> None:
+                plain.record(event, torch.cuda.current_stream(device))
 
+            return type("TimingEvent", (plain,), {"record": record_plainly})
 
-def _event_class() -> Any:
-    if _Class.made is None:
+        def record(event: Any) -> None:
+            _Base.record(event, streams.current(device))
 
-        def record(self: Any) -> None:
-            _Base.record(self, _STREAMS.current())
-
-        _Class.made = type("TimingEvent", (_Base,), {"record": record})
-    return _Class.made
+        return type("TimingEvent", (_Base,), {"record": record})
 
 
 def milliseconds_between(began: Any, ended: Any) -> float:
@@ -76,7 +85,10 @@ def milliseconds_between(began: Any, ended: Any) -> float:
 
 
 def is_capturing() -> bool:
-    """Return whether what is launched on the current stream becomes part of a CUDA graph."""
+    """Return whether what is launched on the current stream becomes part of a CUDA graph.
+
+    The current one: also where the current device is another than the model's.
+    """
     return torch.cuda.is_current_stream_capturing()
 
 
@@ -94,7 +106,9 @@ def beside_captures() -> Iterator[None]:
         yield
         return
     mode = ctypes.c_int(_THREAD_LOCAL)
-    driver(ctypes.byref(mode))
+    if driver(ctypes.byref(mode)):  # Then it was not exchanged.
+        yield
+        return
     try:
         yield
     finally:
@@ -111,7 +125,9 @@ def _driver() -> Any:
     if not _Driver.is_looked_up and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch
         _Driver.is_looked_up = True
         try:
-            library = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)
+            # With the interpreter's lock held: it is asked on the program's threads, where to let
+            # it go would have another thread run first.
+            library = ctypes.PyDLL("libcuda.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)
             _Driver.exchange = library.cuThreadExchangeStreamCaptureMode
         except (OSError, AttributeError):
             _Driver.exchange = None

@@ -253,9 +253,8 @@ def ceilings_of(session: Session) -> Ceilings | None:
     """Return the roofs that times are held against; without that of operators by rule 5."""
     ceilings = session.ceilings
     device = session.timings.device if session.timings is not None else None
-    if ceilings is None or device is None or device.waits_for_host:
-        return ceilings
-    return _launched_ahead(ceilings)
+    is_ahead = device is not None and device.waits_for_host is False
+    return _launched_ahead(ceilings) if ceilings is not None and is_ahead else ceilings
 
 
 def beyond(timings: Timings | None) -> Beyond:
@@ -821,7 +820,7 @@ def _with_figures(
         reason = _reason_without(kind, shares, {k: s / seconds for k, s in at_most.items()})
     else:
         device = session.timings.device if session.timings is not None else None
-        waits = device is not None and device.waits_for_host
+        waits = device is not None and device.waits_for_host is True
         reason = _leaf_reason(kind, shares, intensity(certain), ridge, waits_for_host=waits)
     return Bound(
         kind=kind,

@@ -38,6 +38,8 @@ def waiting_words(session: Session) -> str:
     device = session.timings.device if session.timings is not None else None
     if device is None:
         return ""
+    if device.waits_for_host is None:
+        return f"whether it waits for the host is not known: {thousands(device.forwards)} forwards"
     found = f"at the end of {share(device.waiting_share)} of {thousands(device.forwards)} forwards"
     if device.waits_for_host:
         return f"waits for the host: it had caught up with it {found}"

@@ -184,6 +184,10 @@ def judged(session: Session) -> Judgement | str:
     if share - next_share < LEAST_LEAD:
         both = f"{_group_words(verdict, share)} and {_group_words(next_verdict, next_share)}"
         return f"no verdict: {both}"
+    if step.on_device and verdict == "host-bound":
+        # Where a line reads a value, the thread waits for all that is queued, the update too.
+        said = _group_words(verdict, share)
+        return f"no verdict: {said} of the step, in which the thread may wait for the GPU"
     return Judgement(verdict, share, f"{verdict}: {_group_words(verdict, share)} of the step")
 
 

@@ -380,7 +380,9 @@ def _on_gpu(session: Session) -> OnGpu | None:
         forwards=found.forwards,
         dropped=times.dropped,
         captured=times.captured,
-        waiting_share=found.waiting_share,
+        waiting_share=Unknown("of too few forwards")
+        if found.waits_for_host is None
+        else found.waiting_share,
         host_mean_s=host_seconds(session),
     )
 

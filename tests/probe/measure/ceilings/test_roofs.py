@@ -170,14 +170,15 @@ def test_a_dtype_without_products_has_no_roof_of_convolutions() -> None:
 
 @pytest.mark.usefixtures("one_thread")
 def test_a_copy_of_one_thread_is_not_much_faster_than_memory_s_roof() -> None:
-    source = torch.ones(64 * MIB // 4)
+    size = min(max(64 * MIB, 2 * roofs.last_level_cache_bytes(torch.device("cpu"))), 1024 * MIB)
+    source = torch.ones(size // 4)
     target = torch.zeros_like(source)
 
     def is_below() -> bool:
         roof = measure_ceilings("cpu", (), {"memory"}).bytes_per_second
         assert isinstance(roof, float)
         # Read and written.
-        fast = 2 * 64 * MIB / least_cpu_seconds(lambda: target.copy_(source))
+        fast = 2 * size / least_cpu_seconds(lambda: target.copy_(source))
         return fast < 1.5 * roof
 
     assert any(is_below() for _ in range(3))

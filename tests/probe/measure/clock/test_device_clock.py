@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from torch import nn
@@ -336,3 +337,27 @@ def test_forwards_that_are_looked_into_are_in_no_figure_of_the_device(
     device.run()
     assert (watched.message().forwards, len(watched.clock.take())) == (1, 3)
     assert watched.message().dropped == 0
+
+
+def test_a_wrapper_that_has_begun_is_not_caught_up(device: SimulatedDevice) -> None:
+    """As DDP around a model: the call inside that ends last is the whole model."""
+    model = Kernel(device, 0.0, Kernel(device, 1.0, Kernel(device, 2.0), Kernel(device, 4.0)))
+    clock = DeviceClock(device, details=True)
+    watched = ModuleClock(model, device=clock)
+    watched.install()
+    told = []
+    for reached in (5, None):
+        leaf = model.parts[0].parts[1].forward
+
+        def run_some(x: int, reached: int | None = reached, leaf: Any = leaf) -> int:
+            found: int = leaf(x)
+            device.run(reached)
+            return found
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(model.parts[0].parts[1], "forward", run_some)
+            model(0)
+        device.run()
+        told += [one.has_caught_up for one in clock.read()]
+    watched.uninstall()
+    assert told == [False, True]

@@ -59,11 +59,11 @@ DETAIL_CALL_SECONDS = 20e-6
 """What marks around a call take on a slow host, until it is known."""
 ENOUGH_ROOTS = 4
 """Forwards with marks around the root alone, to scale others to."""
-NOT_READY = "not ready"
-"""In what CUDA says of the time between events that were not both reached."""
 MARK_FACTOR = 1.5
 """Between operators a mark costs once to twice what it costs in a tight loop
 (``CACHE_FACTOR`` of ``overhead.py``)."""
+LAST_ASKED = 256
+"""Forwards that it is told of whether the device had caught up with the host."""
 WINDOW = 64
 """The last forwards that medians speak of."""
 
@@ -155,6 +155,8 @@ class Marks(list[object]):
         """Calls inside that have begun; -1 before the root has."""
         self.late: DeviceEvent | None = None
         """Before the call that began last in the forward before, where the root alone is marked."""
+        self.newest: DeviceEvent | None = None
+        """Before the call inside that began last, where each is marked."""
 
 
 class _Waiting(NamedTuple):
@@ -233,6 +235,8 @@ class DeviceClock:
         if mark is None:
             events.is_whole = False
             events.is_captured = self._is_capturing()
+        elif events.begun:
+            events.newest = mark
         return mark
 
     def end(self, events: list[object], began: DeviceEvent | None) -> None:
@@ -287,10 +291,11 @@ class DeviceClock:
         """Return the time of each call; None where one is on a stream that is not as far."""
         try:
             return [self._device.seconds_between(*pair) for pair in pairs]
-        except RuntimeError as error:
-            if NOT_READY in str(error):
-                return None
-            raise
+        except RuntimeError:
+            # CUDA's "device not ready", or torch's own words for it since 2.12: asked, not read.
+            if all(began.query() and ended.query() for began, ended in pairs):
+                raise
+            return None
 
     def mark(self) -> DeviceMark | None:
         """Set a mark behind what was launched so far; None where it cannot be. Never raises."""
@@ -435,7 +440,7 @@ class DeviceClock:
             with self._device.asking():
                 if late is not None:
                     return late.query()
-                return events.pairs[-2][0].query() if len(events.pairs) > 1 else None
+                return None if events.newest is None else events.newest.query()
         except RuntimeError as error:
             self._fail(error)
             return None
@@ -474,8 +479,10 @@ class DeviceAggregator:
         self._divided: deque[float] = deque(maxlen=WINDOW)
         """Of the last with marks around each call, without what setting them took."""
         self._forwards = 0
-        self._caught_up = self._asked = 0
-        """Forwards at whose end the device had caught up, of those of which that was asked."""
+        self._since_root = 0
+        """Forwards with marks around each call since the last without."""
+        self._caught_up: deque[bool] = deque(maxlen=LAST_ASKED)
+        """Of the last forwards of which that was asked: whether the device had caught up."""
 
     def add(self, forwards: Sequence[DeviceForward]) -> None:
         """Take in forwards."""
@@ -483,15 +490,23 @@ class DeviceAggregator:
             self._forwards += 1
             if not forward.modules:
                 self._roots.append(forward.seconds[-1])
-                self._caught_up += forward.has_caught_up is True
-                self._asked += forward.has_caught_up is not None
+                self._since_root = 0
+                if forward.has_caught_up is not None:
+                    self._caught_up.append(forward.has_caught_up)
                 continue
+            self._since_root += 1
+            if self._since_root > WINDOW:
+                self._roots.clear()  # They are of another time, such as before the training.
             pattern = self._pattern(forward)
             seconds = np.array([forward.seconds], np.float64)
             if forward.has_caught_up and self._call_seconds:
                 seconds -= self._marking(pattern, forward, seconds[0])
             self._divided.append(float(seconds[0, -1]))
             self._columns.add(pattern, seconds * self._scale())
+
+    def let_go(self) -> None:
+        """Keep no module alive: the model may be gone before its next forward."""
+        self._patterns.forget()
 
     def _scale(self) -> float:
         """Return what a forward takes over what it takes with marks around each call."""
@@ -525,8 +540,8 @@ class DeviceAggregator:
             own_mean_per_forward=columns["own_mean_per_forward"],
             mean_forwards=self._columns.mean_forwards,
             window=WINDOW,
-            asked=self._asked,
-            caught_up=self._caught_up,
+            asked=len(self._caught_up),
+            caught_up=sum(self._caught_up),
             latency_p50=float(np.quantile(latencies, 0.5)) if latencies else math.nan,
             latency_p95=float(np.quantile(latencies, 0.95)) if latencies else math.nan,
         )
@@ -576,15 +591,19 @@ def own_of(pattern: Pattern, whole: Floats) -> Floats:
 def device_clock_of(model: nn.Module) -> DeviceClock | None:
     """Return a clock of the GPU that runs a model's kernels, None where that is none of CUDA's."""
     parameter = next(each_parameter(model), None)
-    is_on_cuda = parameter is not None and parameter.device.type == "cuda"
-    return DeviceClock(_Cuda()) if is_on_cuda else None
+    if parameter is None or parameter.device.type != "cuda":
+        return None
+    return DeviceClock(_Cuda(parameter.device.index or 0))
 
 
 class _Cuda:
-    """The current device of CUDA."""
+    """The GPU of CUDA's that a model is on."""
+
+    def __init__(self, index: int) -> None:
+        self._events = cuda_events.Events(index)
 
     def event(self) -> DeviceEvent:
-        event: DeviceEvent = cuda_events.timing_event()
+        event: DeviceEvent = self._events.new()
         return event
 
     def seconds_between(self, began: DeviceEvent, ended: DeviceEvent) -> float:

@@ -102,6 +102,7 @@ class TimeRecorder:
     def let_go(self) -> None:
         """Keep no module alive: the model may be gone before its next forward."""
         self._totals.let_go()
+        self._device_totals.let_go()
 
     def look_at(self, forwards: Iterable[Forward]) -> None:
         """Take note of how forwards ran, and of what a GPU has run by now; nothing waits for it."""
