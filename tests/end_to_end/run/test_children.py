@@ -141,11 +141,13 @@ def test_a_script_and_its_fork_are_seen_by_other_viewers(folder: Path) -> None:
     assert json.loads((folder / "report.json").read_text())["total_macs"] == 64
 
 
-@pytest.mark.parametrize("own_path", ["", "MADE"])
+@pytest.mark.parametrize("own_path", [None, "", "MADE"])
 def test_a_script_and_what_it_starts_see_the_same_environment_as_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_path: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_path: str | None
 ) -> None:
     monkeypatch.delitem(ENVIRONMENT, "PYTHONPATH", raising=False)
+    if own_path == "":  # As containers have it: the working directory is not on the path.
+        monkeypatch.setitem(ENVIRONMENT, "PYTHONPATH", "")
     if own_path:  # The user's own, which is found through PYTHONPATH as ours is.
         (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['own'] = MINE = sys\n")
         monkeypatch.setitem(ENVIRONMENT, "PYTHONPATH", f"{tmp_path}:/nowhere")

@@ -39,7 +39,10 @@ class _Inherited:
         """Set it, unless the program has left it as it was."""
         own = os.environ.get(VARIABLE)
         if not self._is_set or own != self._for:
-            os.putenv(VARIABLE, FOLDER if own is None else f"{FOLDER}{os.pathsep}{own}")
+            # An empty own value is unset to Python, and stands as the folder twice: an empty part
+            # would be the working directory.
+            second = None if own is None else own or FOLDER
+            os.putenv(VARIABLE, FOLDER if second is None else f"{FOLDER}{os.pathsep}{second}")
             self._for, self._is_set = own, True
 
 
@@ -79,5 +82,5 @@ def _extended(environment: list[object]) -> list[object]:
         return [*environment, begin + folder]
     if own == begin + folder or own.startswith(begin + folder + os.fsencode(os.pathsep)):
         return environment
-    ours = begin + folder + os.fsencode(os.pathsep) + own[len(begin) :]
+    ours = begin + folder + os.fsencode(os.pathsep) + (own[len(begin) :] or folder)
     return [ours if one is own else one for one in environment]

@@ -26,6 +26,8 @@ def _leave() -> None:
     given = os.environ.get("PYTHONPATH", "")
     if given == _FOLDER:
         del os.environ["PYTHONPATH"]
+    elif given == _FOLDER + os.pathsep + _FOLDER:
+        os.environ["PYTHONPATH"] = ""  # As it was: set, and empty.
     elif given.startswith(_FOLDER + os.pathsep):
         os.environ["PYTHONPATH"] = given[len(_FOLDER) + 1 :]
 
