@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from torch import nn
 
 from tests.small_model import TRACED, folded
 from tui_profiler.findings import CHECKS
 from tui_profiler.messages import Compilations, CompiledAgain, Unknown
-from tui_profiler.probe.torch_compat.compilations import Compiled
+from tui_profiler.probe.torch_compat.compilations import Compiled, Methods
 from tui_profiler.session import apply
 
 PROGRAM = Path(__file__).with_name("compiled_program.py")
@@ -148,3 +149,13 @@ def test_names_that_are_gone_and_places_that_are_not_known_are_told_so(
     assert (found.frames, found.graphs, found.recompiles) == (1, 0, ())
     assert found.breaks == (CompiledAgain("", 0, "", "why", 2),)
     assert isinstance(found.seconds, Unknown)
+
+
+def test_a_wrapper_that_wraps_itself_ends_nothing() -> None:
+    class Circular(nn.Module):
+        def forward(self) -> None: ...
+
+    code = Circular.forward.__code__
+    vars(Circular)["forward"].__wrapped__ = Circular.forward
+    found = Methods([Circular()]).forwards(((code.co_filename, code.co_firstlineno),))
+    assert found == (f"{code.co_filename}:{code.co_firstlineno}",)

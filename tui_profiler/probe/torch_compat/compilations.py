@@ -135,7 +135,11 @@ def _code(function: object) -> CodeType | None:
     """Return the code of a method as it is written, below its decorators."""
     if not isinstance(function, FunctionType):
         return None
-    code = getattr(inspect.unwrap(function), "__code__", None)
+    try:
+        written = inspect.unwrap(function)
+    except ValueError:  # ``__wrapped__`` leads back to itself: what is called is what is known.
+        written = function
+    code = getattr(written, "__code__", None)
     return code if isinstance(code, CodeType) else None
 
 
