@@ -33,3 +33,12 @@ def test_a_process_group_that_is_made_later_names_it_too(monkeypatch: pytest.Mon
         assert rank_of_run() == (0, 1, "@:1234")
     finally:
         distributed.destroy_process_group()
+
+
+def test_a_process_group_that_is_destroyed_meanwhile_leaves_it_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(distributed, "is_initialized", lambda: True)  # It was, a moment ago.
+    with pytest.raises((ValueError, RuntimeError)):
+        distributed.get_rank()
+    assert rank_of_run() == (None, None, "")

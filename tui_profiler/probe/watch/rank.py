@@ -18,6 +18,9 @@ class RankOfRun(NamedTuple):
     """What the ranks of one run have in common."""
 
 
+_ALONE = RankOfRun(None, None, "")
+
+
 def rank_of_run() -> RankOfRun:
     """Return who this process is at present: the process group may be made after the import.
 
@@ -27,8 +30,16 @@ def rank_of_run() -> RankOfRun:
     if rank.isdecimal() and ranks.isdecimal():
         return RankOfRun(int(rank), int(ranks), _run())
     if distributed.is_available() and distributed.is_initialized():
+        return _of_group()
+    return _ALONE
+
+
+def _of_group() -> RankOfRun:
+    """Return the rank in torch's process group, which the program may destroy meanwhile."""
+    try:
         return RankOfRun(distributed.get_rank(), distributed.get_world_size(), _run())
-    return RankOfRun(None, None, "")
+    except (ValueError, RuntimeError):  # torch's own: it is not initialised any more.
+        return _ALONE
 
 
 def _run() -> str:
