@@ -241,6 +241,21 @@ def test_an_encoder_that_was_not_timed_is_in_no_time_to_the_first_token() -> Non
         encoded = model.encoder(prompt())
     found = generation_of(model, lambda: answer(model, prompt(), 4, encoder_outputs=encoded))
     assert found.first_p50 == found.prefill_per_second == ENCODED
+
+
+def test_a_request_without_a_first_token_is_in_no_rate_of_prefill() -> None:
+    model = model_of("t5")
+    with torch.no_grad():
+        encoded = model.encoder(prompt())
+
+    def run() -> None:
+        answer(model, prompt(), 4, encoder_outputs=encoded)
+        answer(model, prompt(), 4)
+
+    found = generation_of(model, run)
+    assert (found.requests, found.prefill.tokens) == (2, 2)
+    assert isinstance(found.first_p50, float)
+    assert found.prefill_per_second == pytest.approx(1 / found.first_p50)
     assert isinstance(found.gap_p50, float)
 
 

@@ -316,7 +316,8 @@ class Requests:
     def _message(self, at: float) -> Generation:
         ended = [*self._ended]
         timed = [one for one in ended if not one.is_slowed]
-        first = sorted(one.first_seconds for one in timed if not math.isnan(one.first_seconds))
+        begun = [one for one in timed if not math.isnan(one.first_seconds)]
+        first = sorted(one.first_seconds for one in begun)
         why = ENCODED if timed and all(one.is_encoder_missed for one in timed) else NO_REQUEST
         first_p50, first_p95 = _quantiles(first, why)
         gap_p50, gap_p95 = _quantiles(sorted(self._gaps), NO_GAP)
@@ -338,8 +339,8 @@ class Requests:
             gaps=len(self._gaps),
             per_second=_rate(sum(one.generated * one.rows for one in timed), seconds, NO_REQUEST),
             prefill_per_second=_rate(
-                sum(one.prefill.tokens for one in timed),
-                sum(one.first_seconds for one in timed if not math.isnan(one.first_seconds)),
+                sum(one.prefill.tokens for one in begun),
+                sum(first),
                 why,
             ),
             decode_per_second=_rate(
