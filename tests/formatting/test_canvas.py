@@ -1,5 +1,6 @@
 """Bars and sparklines."""
 
+import math
 from fractions import Fraction
 
 import pytest
@@ -55,6 +56,11 @@ def test_cells_are_shared_out_by_largest_remainder() -> None:
 
 def test_nothing_gives_no_cells() -> None:
     assert split_cells([0, 0], 10) == (0, 0)
+
+
+@pytest.mark.parametrize("part", [math.nan, math.inf, -math.inf])
+def test_a_part_that_is_not_finite_gives_no_cells(part: float) -> None:
+    assert split_cells([part, 1], 10) == (0, 0)
 
 
 @given(st.lists(SHARES, min_size=1, max_size=12), st.integers(1, 200))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from typing import get_type_hints
 
 import pytest
 from msgspec.structs import replace
 
+from tests.generation_session import CACHE, GENERATION
 from tests.small_model import (
     ACT,
     CEILINGS,
@@ -293,3 +295,18 @@ def test_operators_without_a_node_are_those_of_the_columns_where_they_agree() ->
     assert found is not None
     assert (found.has_own, found.own_per_forward(CONV_OP), found.called) == (True, 0.25, ())
     assert folded((*TRACED, replace(own, own_per_forward=b"\0\0"))).operators is None
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_figures_of_generation_that_are_not_finite_are_refused(wrong: float) -> None:
+    known = apply(EMPTY, GENERATION)
+    for told in (
+        replace(GENERATION, first_p50=wrong),
+        replace(GENERATION, between=wrong),
+        replace(GENERATION, prefill=replace(GENERATION.prefill, seconds=wrong)),
+        replace(GENERATION, decode=replace(GENERATION.decode, seconds=wrong)),
+        replace(GENERATION, cache=replace(CACHE, length=wrong)),
+        replace(GENERATION, cache=replace(CACHE, growth=wrong)),
+    ):
+        assert apply(known, told) is known
+    assert apply(known, replace(GENERATION, per_second=messages.Unknown("none"))) != known

@@ -160,9 +160,12 @@ def bar(halves: int, glyphs: Glyphs = UNICODE) -> str:
 
 
 def split_cells(parts: Sequence[float], cells: int) -> tuple[int, ...]:
-    """Share out whole cells over parts by largest remainder; the sum is ``cells`` exactly."""
+    """Share out whole cells over parts by largest remainder; the sum is ``cells`` exactly.
+
+    All are 0 where the sum of the parts is not a positive finite number.
+    """
     total = sum(parts)
-    if total <= 0 or cells <= 0:
+    if not 0 < total < math.inf or cells <= 0:
         return tuple(0 for _ in parts)
     exact = [part / total * cells for part in parts]
     given = [int(value) for value in exact]

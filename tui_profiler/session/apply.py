@@ -1,8 +1,9 @@
 """The only place where state changes: a session and a message make the next session."""
 
+import math
 from typing import assert_never
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from tui_profiler import messages
 from tui_profiler.formatting.text import safe
@@ -326,13 +327,19 @@ def _ran(
     if isinstance(message, messages.ExpertTokens):
         return replace(session, experts=message)
     if isinstance(message, messages.Generation):
-        # A probe may send anything, a part of a figure too.
-        is_whole = message.cache is None or len(message.cache.layers) % 8 == 0
-        return replace(session, generation=message) if is_whole else session
+        return replace(session, generation=message) if _is_sound(message) else session
     machine = session.environment
     if machine is not None and message.settings:
         machine = replace(machine, threads=message.settings[0].threads)
     return replace(session, mode=message, environment=machine)
+
+
+def _is_sound(told: messages.Generation) -> bool:
+    """Tell whether layers are whole and figures finite: a probe may send anything."""
+    cache = told.cache
+    parts = (told, told.prefill, told.decode, *(() if cache is None else (cache,)))
+    figures = (figure for part in parts for figure in astuple(part) if isinstance(figure, float))
+    return all(map(math.isfinite, figures)) and (cache is None or len(cache.layers) % 8 == 0)
 
 
 def _sample(session: Session, sample: messages.Sample) -> Session:
