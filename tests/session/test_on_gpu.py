@@ -59,6 +59,19 @@ def test_times_of_modules_are_those_of_the_gpu() -> None:
     assert (session.tick.forwards, session.tick.mean_forwards) == (50, 50)
 
 
+def test_latencies_of_the_host_are_not_kept_among_those_of_the_gpu() -> None:
+    host = on_gpu(*(replace(TICK, at=float(at), forwards=100 + at) for at in range(10, 20)))
+    assert len(host.history.latencies) > 9
+    gpu = apply(host, BEHIND)
+    assert [one.p50 for one in gpu.history.latencies] == [pytest.approx(0.004)]
+    later = apply(
+        apply(gpu, replace(TICK, at=30.0, forwards=200)),
+        device_times(SECONDS, at=30.0, forwards=90),
+    )
+    assert {one.p50 for one in later.history.latencies} == {gpu.history.latencies[0].p50}
+    assert len(later.history.latencies) == 2
+
+
 def test_a_tick_of_the_host_changes_nothing_until_the_gpu_has_said_more() -> None:
     later = on_gpu(BEHIND, replace(TICK, at=6.0, forwards=200))
     assert root_seconds(later) == pytest.approx(0.004)

@@ -259,6 +259,8 @@ def _timed(session: Session, timings: columns.Timings) -> Session:
     if is_other or (timings.device is None) != (not session.is_timed_on_gpu):
         # The steady state counts from 0 again, and a GPU for itself: nothing is set against it.
         before, history = None, replace(history, ticks=(), tick_bytes=0)
+    if timings.device is not None and session.timings is not None and not session.is_timed_on_gpu:
+        history = replace(history, latencies=())  # Of the host: after a seek, all those before.
     latencies = history.latencies if tick.cold else with_tick(history.latencies, tick, before)
     ticks = (*history.ticks, timings)
     total = history.tick_bytes + _tick_bytes(tick)
