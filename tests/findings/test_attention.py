@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ import msgspec
 import pytest
 import torch
 from msgspec.structs import replace
+from torch.nn import functional
 
 from tests.findings.made import on_paper
 from tests.findings.test_findings import ByHand
-from tests.small_model import FACTS, FC, MEASURED, TRACED, WITH_OWN, folded
+from tests.small_model import FACTS, FC, MEASURED, TRACED, WITH_OWN, folded, operator_times
 from tui_profiler.findings.evidence.attention import NO_WINDOW, Attention, attention
+from tui_profiler.messages import CalledOperators
 from tui_profiler.reports.json.report import as_json
+from tui_profiler.session import apply
 
 PROGRAM = Path(__file__).with_name("attention_program.py")
 FLASH = "aten::_scaled_dot_product_flash_attention_for_cpu"
@@ -97,3 +101,36 @@ def test_on_a_gpu_the_reason_is_torchs_own(operator: str, backend: str, why: str
     assert (found.backend, found.operator) == (backend, operator)
     assert found.why_not_flash.startswith(why)
     assert bool(found.why_not_flash) == bool(why)
+
+
+class Dropped(torch.nn.Module):
+    """Attention with a dropout of its weights, and one behind the projection."""
+
+    def __init__(self, inside: float, behind: float) -> None:
+        super().__init__()
+        self.inside, self.behind = inside, behind
+        self.projection = torch.nn.Linear(16, 16)
+
+    def forward(self, q: torch.Tensor) -> torch.Tensor:
+        y = functional.dropout((q @ q.transpose(-1, -2)).softmax(-1), self.inside) @ q
+        return functional.dropout(self.projection(y), self.behind)
+
+
+@pytest.mark.parametrize(
+    ("inside", "behind", "why"),
+    [(0.1, 0.0, "dropout:"), (0.1, 0.1, "dropout:"), (0.0, 0.1, "not known:")],
+)
+def test_only_a_dropout_of_the_attention_is_a_reason(
+    inside: float, behind: float, why: str
+) -> None:
+    session = on_paper(Dropped(inside, behind), torch.zeros(2, 4, 32, 16))
+    assert session.tree is not None
+    assert {node.name for node in session.tree.nodes} >= {"aten::bernoulli_"}
+    one, narrow = array("I", [1]).tobytes(), array("f", [0.001]).tobytes()
+    root = array("I", [0]).tobytes()
+    math = ("aten::_scaled_dot_product_attention_math",)
+    called = CalledOperators(math, root, root, one, narrow, narrow)
+    session = apply(session, replace(operator_times({}), called=called))
+    assert attention(session)[0].backend == "math"
+    assert attention(session)[0].why_not_flash.startswith(why)
+    assert attention(replace(session, heard_at=9.0)) is attention(session)

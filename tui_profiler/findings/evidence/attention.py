@@ -8,6 +8,7 @@
    from the tensors of the trace.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from math import prod
 from typing import Literal, TypeAlias
@@ -17,6 +18,7 @@ from msgspec import Struct
 from tui_profiler.findings.evidence.graph import graph, operators
 from tui_profiler.messages import Unknown
 from tui_profiler.session import Session, Tree
+from tui_profiler.session.columns import Operators
 
 Backend: TypeAlias = Literal["flash", "efficient", "cudnn", "math", "eager", "native"]
 """``native``: one operator of torch for the whole of ``nn.MultiheadAttention``."""
@@ -69,13 +71,19 @@ class Attention(Struct, frozen=True):
     """Empty for flash, and where the backend is not known."""
 
 
-def attention(session: Session) -> dict[int, Attention]:
+def attention(session: Session) -> Mapping[int, Attention]:
     """Return the attention of every module that has its operators, by node."""
-    tree = session.tree
-    if tree is None:
+    if session.tree is None:
         return {}
+    device = "cpu" if session.model is None else session.model.device
+    return _attention(session.tree, session.host_operators, device)
+
+
+@lru_cache(maxsize=4)
+def _attention(tree: Tree, seen: Operators | None, device: str) -> Mapping[int, Attention]:
+    """Return it of a tree: it is drawn often, and changes with the operator windows alone."""
     eager = {one.module: one for one in unfused(tree)}
-    ran = _ran(session, tree)
+    ran = _ran(seen, tree)
     traced = {
         node.parent for node in tree.nodes if node.kind == "op" and _backend(node.name) is not None
     }
@@ -83,12 +91,12 @@ def attention(session: Session) -> dict[int, Attention]:
     for module in sorted({*eager, *traced, *ran}):
         if module in ran:
             backend, operator = ran[module]
-        elif module in eager and _was_met(session, eager[module].softmax):
+        elif module in eager and _was_met(seen, eager[module].softmax):
             backend, operator = "eager", ""
         else:
-            found[module] = Attention(_why_unknown(session), "", "")
+            found[module] = Attention(_why_unknown(seen), "", "")
             continue
-        why = "" if backend == "flash" else _why_not_flash(session, tree, module, backend)
+        why = "" if backend == "flash" else _why_not_flash(tree, device, module, backend)
         found[module] = Attention(backend, operator, why)
     return found
 
@@ -100,16 +108,14 @@ def words(found: Attention) -> str:
     return f"{found.backend}: {found.why_not_flash}" if found.why_not_flash else found.backend
 
 
-def _why_unknown(session: Session) -> Unknown:
-    seen = session.host_operators
+def _why_unknown(seen: Operators | None) -> Unknown:
     if seen is not None and seen.times.why_none:
         return Unknown(f"no operator window: {seen.times.why_none}")
     return NO_WINDOW if seen is None or not seen.times.windows else NOT_SEEN
 
 
-def _ran(session: Session, tree: Tree) -> dict[int, tuple[Backend, str]]:
+def _ran(seen: Operators | None, tree: Tree) -> dict[int, tuple[Backend, str]]:
     """Return backend and operator by module, as windows saw them."""
-    seen = session.host_operators
     if seen is None:
         return {}
     names: dict[int, dict[str, None]] = {}
@@ -130,8 +136,7 @@ def _ran(session: Session, tree: Tree) -> dict[int, tuple[Backend, str]]:
     return found
 
 
-def _was_met(session: Session, node: int) -> bool:
-    seen = session.host_operators
+def _was_met(seen: Operators | None, node: int) -> bool:
     return seen is not None and seen.per_forward(node) is not None
 
 
@@ -141,19 +146,19 @@ def _backend(name: str) -> int | None:
     return None if "backward" in plain else next(matching, None)
 
 
-def _why_not_flash(session: Session, tree: Tree, module: int, backend: Backend) -> str:
+def _why_not_flash(tree: Tree, device: str, module: int, backend: Backend) -> str:
     if backend == "eager":
         return "the model computes the softmax itself; scaled_dot_product_attention chooses flash"
     if backend == "native":
         return "nn.MultiheadAttention runs as one operator in inference: its fast path"
     if backend == "cudnn":
         return "cuDNN comes before flash on GPUs of compute capability 9 and 10"
-    inside = [node for node in tree.nodes if node.kind == "op" and node.parent == module]
-    is_cpu = session.model is None or session.model.device == "cpu"
-    if is_cpu:
-        if any(node.name in _DROPOUT for node in inside):
+    if device == "cpu":
+        if any(_drops_out(tree, one) for one in unfused(tree) if one.module == module):
             return "dropout: a CPU's flash kernel has none"
         return "not known: a CPU's flash needs 4 axes, heads of one size, a mask without gradient"
+    below = tree.nodes[module + 1 : tree.ends[module]]
+    inside = [node for node in below if node.kind == "op" and node.parent == module]
     inputs = next((node.inputs for node in inside if _backend(node.name) is not None), ())
     if not inputs:
         inputs = next((node.inputs for node in inside if node.name in _MATMULS), ())
@@ -186,6 +191,26 @@ def unfused(tree: Tree) -> tuple[Unfused, ...]:
             )
             found.append(Unfused(tree.nodes[softmax].parent, softmax, between, scores))
     return tuple(found)
+
+
+def _drops_out(tree: Tree, attention: Unfused) -> bool:
+    """Return whether there is a dropout between the softmax and the matmul that reads it.
+
+    torch's math draws a mask, scales it and multiplies: dropout is then beside that path.
+    """
+    writers = graph(tree).writers
+    after = attention.between[attention.between.index(attention.softmax) + 1 :]
+    passed: set[int] = set()
+    pending = [*after]
+    while pending and len(passed) <= 2 * _MOST_BETWEEN:
+        node = pending.pop()
+        name = tree.nodes[node].name
+        if name in _DROPOUT:
+            return True
+        if name in _BETWEEN and node not in passed:
+            passed.add(node)
+            pending += writers.get(node, ())
+    return False
 
 
 def _path(tree: Tree, steps: dict[int, tuple[int, ...]], start: int) -> tuple[int, ...] | None:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias, TypedDict
 
 from msgspec import UNSET, UnsetType
@@ -858,7 +859,7 @@ def _of_parameters(layer: Layer) -> Layer:
 
 
 def _layer(
-    session: Session, tree: Tree, index: int, modules: dict[int, Attention], *, runs: bool
+    session: Session, tree: Tree, index: int, modules: Mapping[int, Attention], *, runs: bool
 ) -> Layer:
     node, cost = tree.nodes[index], tree.costs[index]
     found = bound.bound(session, index)
