@@ -76,7 +76,7 @@ HEALTH: tuple[Key, ...] = (
 )
 COMPILATION: tuple[Key, ...] = (
     Key("down,j", "move(1)", "next", "the next break or recompilation", _HERE, shown="↓ j"),
-    Key("up,k", "move(-1)", "previous", "the one before", _HERE, shown="↑ k"),
+    Key("up,k", "move(-1)", "previous", "the previous break or recompilation", _HERE, shown="↑ k"),
     _TO_A_NODE,
     *_ends("move"),
 )

@@ -102,7 +102,7 @@ class Chosen(Struct, frozen=True):
 
     def _generating(self) -> int | None:
         if self.train and self.generate is not None:
-            raise click.UsageError("--generate runs requests, --train steps: give one of them.")
+            raise click.UsageError("--generate and --train cannot be combined.")
         return self.generate
 
     def _training(self) -> TrainSpec | None:
@@ -339,7 +339,8 @@ _OPTIONS = (
         "--generate",
         type=click.IntRange(1, MOST_TOKENS),
         metavar="N",
-        help="Run requests to a language model of transformers: the prompt, then N tokens, greedy.",
+        help="Call generate() of a transformers language model instead of forward: prefill, then N"
+        " new tokens per row, greedy.",
     ),
     click.option("--debug", is_flag=True, help="Show tracebacks."),
 )

@@ -122,8 +122,9 @@ class ProcessesScreen(OrderedTable, Screen[None]):
 
     def _title(self, rows: tuple[Found, ...]) -> str:
         if self._as_found is None:
-            return "processes of the script: asking them"
-        return f"processes of the script with torch: {sum(map(_count, rows))}"
+            return "searching for processes of the script"
+        count = sum(map(_count, rows))
+        return f"{count} process{'es' * (count != 1)} of the script with torch"
 
     def table_heading(self) -> Heading | None:
         """Return the columns."""

@@ -61,7 +61,7 @@ def test_a_program_is_looked_into_until_it_ends(
     assert "served \\x1b[31m" in shown
     assert f"pid {program.child.pid}" in shown
     terminal.send("P")
-    terminal.wait_for("only observed")
+    terminal.wait_for("read-only: the model runs in your program")
     program.hears("end")
     assert program.child.wait(240) == 3
     terminal.wait_for("program gone")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tests.generation_session import CACHE, GENERATION, NO_REQUEST
 from tests.reports.test_step import MEASURED, WRITERS
 from tests.small_model import folded
-from tui_profiler.messages import ExpertTokens, LayerExperts, Unknown
+from tui_profiler.messages import ExpertTokens, LayerExperts, StageDone, Unknown
 from tui_profiler.queries.forward.generation import NO_REQUEST as NONE_SEEN
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.reports.text.brief import brief
@@ -119,7 +119,11 @@ def test_experts_without_a_token_are_dead() -> None:
 
 def test_json_says_why_experts_are_not_known() -> None:
     why = report(generating())["unavailable"]["generation.experts"]
-    assert why == "no router was seen that returns the experts it chose"
+    assert why == "no router returned the indices of its chosen experts"
+
+    recorded = apply(generating(), StageDone("load", 1.0, 1.0, "attached to pid 7"))
+    why = report(recorded)["unavailable"]["generation.experts"]
+    assert why == "experts are not counted in a running program: use report --generate"
 
 
 def test_names_of_caches_are_hostile_text() -> None:

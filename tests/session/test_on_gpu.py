@@ -138,10 +138,10 @@ def test_a_gpu_with_work_queued_has_no_overhead_and_one_that_waits_nothing_else(
 
 def test_it_is_said_where_the_gpu_waits_for_the_host() -> None:
     assert gpu_words(on_gpu(CAUGHT_UP)) == (
-        "times by events on its stream; the host enqueues a forward in 1.00 ms",
-        "waits for the host: it had caught up with it at the end of 98 % of 50 forwards",
+        "timed with CUDA events; the host takes 1.00 ms to enqueue a forward",
+        "waits for the host: caught up at the end of 98 % of 50 forwards",
     )
-    assert gpu_words(on_gpu(BEHIND))[1].startswith("had work queued by the host")
+    assert gpu_words(on_gpu(BEHIND))[1].startswith("does not wait for the host: work still")
     assert gpu_words(folded(MEASURED)) == ()
 
 

@@ -67,8 +67,8 @@ def _totals(found: Compilations, look: Look) -> Line:
     seconds = UNAVAILABLE if isinstance(spent, Unknown) else duration(spent)
     graphs = f"{thousands(found.graphs)} graph{'s' * (found.graphs != 1)}"
     frames = f"  {thousands(found.frames)} frame{'s' * (found.frames != 1)}"
-    left = ((graphs, "strong ink"), (f"{frames}  {seconds} compiling", "ink"))
-    return row(left, (("this process, by Dynamo's record", "muted"),), look)
+    left = ((graphs, "strong ink"), (f"{frames}  {seconds} compile time", "ink"))
+    return row(left, (("this process, recorded by Dynamo", "muted"),), look)
 
 
 def _many(count: int) -> str:

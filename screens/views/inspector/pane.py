@@ -145,10 +145,10 @@ def _device(look: Look) -> tuple[Line, ...]:
     """Return the other of the two times of a model on a GPU: the host's, or the GPU's."""
     session, node = look.session, look.node
     if session.is_timed_on_gpu:
-        name, said = "host", "per forward, to enqueue it"
+        name, said = "host", "per forward, enqueueing"
         seconds = session.host.per_forward(node) if session.host is not None else None
     else:
-        name, said = "on GPU", "per forward, by events"
+        name, said = "on GPU", "per forward, CUDA events"
         seconds = session.device.per_forward(node) if session.device is not None else None
     if seconds is None:
         return ()

@@ -37,7 +37,7 @@ from .source_text import SourceText
 
 _TIMES = units.TimeColumn("ms", 2)
 _NEEDS_WINDOW = "on paper; no operator window yet"
-_NOT_ON_GPU = "on paper; not timed on the GPU"
+_NOT_ON_GPU = "on paper; operators are not timed on a GPU"
 _FROM_WINDOWS = "ms in operator windows; % of the node"
 _MOST_PARTS = 8
 """Modules, and operators, that the time is told of by name."""

@@ -186,12 +186,12 @@ def test_the_explorer_lists_the_processes_of_a_script_and_shows_one(
     terminal = start("run", str(script), str(stop), environment=environment)
     terminal.wait_for("Sequential")
     terminal.send("R")
-    terminal.wait_for("processes of the script with torch: 2")
+    terminal.wait_for("2 processes of the script with torch")
     terminal.send("j\r")
     shown = terminal.wait_for("● live")
     assert "Sequential" not in shown
     terminal.send("R")
-    terminal.wait_for("processes of the script with torch: 2")
+    terminal.wait_for("2 processes of the script with torch")
     terminal.send("q")  # Asks, as in the explorer, with the script in it.
     terminal.wait_for("the script is running")
     terminal.wait_for("Sequential")

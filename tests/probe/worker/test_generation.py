@@ -91,7 +91,7 @@ def test_a_model_that_does_not_generate_is_refused(tmp_path: Path) -> None:
     folder_of(tmp_path, BERT)
     session = served(tmp_path, generate=5, forwards=1)
     assert session.failure is not None
-    assert session.failure.what.startswith("no request can be made")
+    assert session.failure.what.startswith("cannot generate")
     assert session.generation is None
 
 

@@ -46,7 +46,7 @@ async def test_ranks_are_one_row_and_enter_shows_what_answers() -> None:
     async with app.run_test(size=(120, 20)) as pilot:
         await pilot.pause()
         rows = screen_text(app).splitlines()
-        assert rows[0].strip() == "processes of the script with torch: 4"
+        assert rows[0].strip() == "4 processes of the script with torch"
         assert "it does not respond" in rows[3]
         assert "\\x1b[31mserve" in rows[4]
         assert rows[5].split()[1:4] == ["Net", "pid", "32"]

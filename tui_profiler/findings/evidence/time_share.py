@@ -15,7 +15,9 @@ from tui_profiler.session import Session, Tree
 
 NO_TIMES = Unknown("not measured yet, and the roofline is not calibrated")
 NO_CALL_TIME = Unknown("operator overhead was not calibrated well enough")
-BUSY_GPU = Unknown("the GPU has work queued when the host leaves the model: it waits for nothing")
+BUSY_GPU = Unknown(
+    "the GPU does not wait for the host: it still has queued work when most forwards return"
+)
 NOT_ASKED = Unknown("it is not known whether the GPU waits for the host")
 NO_WINDOW = Unknown("no operator window yet: Python overhead is not known")
 LEAST_SHARE = 0.001

@@ -38,7 +38,7 @@ _PROGRAMS = ("run programs",)
 _PROCESSES = ("start processes", "signal, trace or read other processes")
 _SOCKETS = ("open sockets", "change modes, owners, times or attributes of files")
 _SOCKETS_WITH_CUDA = (
-    "connect sockets, or open other than Unix sockets",
+    "connect sockets, or open sockets other than Unix sockets",
     "change modes, owners, times or attributes of files",
 )
 _TCP = ("connect or bind TCP",)

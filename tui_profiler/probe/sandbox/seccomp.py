@@ -11,7 +11,8 @@ programs, processes, all other sockets, other processes' memory, attributes of f
    flags in memory, where a filter cannot see them; it fails as on an old kernel, and libc then
    uses ``clone``.
 3. CUDA cannot be set up without a Unix socket that others may connect to: with a GPU such may be
-   opened and bound. None can be connected, and of these types none sends without.
+   opened and bound. They cannot be connected, and these types cannot send without
+   a connection.
 4. It holds for the calling thread and what that starts later, and cannot be taken off.
 
 Source: https://docs.kernel.org/userspace-api/seccomp_filter.html; numbers of

@@ -44,7 +44,7 @@ from tui_profiler.probe.watch.times import ProgramEnergy, ProgramTimes
 from tui_profiler.probe.watch.viewers import Viewers
 
 ACCEPTS = ("Observe", "TraceAgain", "ReadValues")
-REFUSAL = "the model runs in your program, which is only observed"
+REFUSAL = "read-only: the model runs in your program"
 GRACE_SECONDS = 10.0
 """How long after the last viewer the program stays as it is looked at."""
 IDLE_SECONDS = 2.0

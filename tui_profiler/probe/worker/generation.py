@@ -57,9 +57,7 @@ class OwnGeneration:
         self._are_told = False
         if why := _why_not(model, self._given):
             remedies = (Remedy("leave out --generate", "runs forwards"),)
-            raise StageError(
-                Failed("first run", f"no request can be made: {why}", remedies=remedies)
-            )
+            raise StageError(Failed("first run", f"cannot generate: {why}", remedies=remedies))
 
     def request(self) -> None:
         """Make a request."""
@@ -92,8 +90,8 @@ class OwnGeneration:
 def _why_not(model: torch.nn.Module, given: Mapping[str, torch.Tensor]) -> str:
     can = getattr(model, "can_generate", None)
     if not callable(can) or not can() or not callable(getattr(model, "generate", None)):
-        return "it has no generate of transformers"
-    return "" if given else "no input of it is a prompt"
+        return "the model has no transformers generate()"
+    return "" if given else "none of its inputs is a prompt"
 
 
 @contextmanager

@@ -64,7 +64,7 @@ PAIR_BATCH_SECONDS = 0.05
 """Of a batch of a pair; at least one forward."""
 NO_KIND = ("none",)
 """Of no forward: none of a request is as the one that the tree is made of."""
-NO_WINDOW = "requests run in the loop, not forwards alone"
+NO_WINDOW = "not available with --generate"
 WINDOW_FORWARDS = 2
 """Most forwards of an operator window."""
 

@@ -364,7 +364,7 @@ class _Sums:
         """Return what the outermost of the nodes take on the GPU."""
         session = self._session
         if is_op:
-            return Unknown("events on the GPU are recorded around modules, not operators")
+            return Unknown(node_seconds.ENQUEUED)
         if session.device is None:
             is_there = is_on_gpu(session)
             return Unknown("no GPU times yet" if is_there else "the model does not run on a GPU")

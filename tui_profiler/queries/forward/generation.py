@@ -2,12 +2,13 @@
 
 from tui_profiler.messages import Generation, LayerExperts, TokenCache, Unknown, known
 from tui_profiler.queries.cost.totals import was_run, why_no_times
+from tui_profiler.queries.time.modes import is_program
 from tui_profiler.session import Session
 
 NO_REQUEST = "no request of a language model was seen: no forward was passed token ids and a cache"
 
-NOT_COUNTED = "a program's routers are not read: report the model with --generate"
-NO_ROUTER = "no router was seen that returns the experts it chose"
+NOT_COUNTED = "experts are not counted in a running program: use report --generate"
+NO_ROUTER = "no router returned the indices of its chosen experts"
 
 
 def why_no_generation(session: Session) -> str:
@@ -19,8 +20,7 @@ def why_no_generation(session: Session) -> str:
 
 def why_no_experts(session: Session) -> str:
     """Return why tokens per expert are not known."""
-    counts = session.hello is None or session.hello.program is None
-    return NO_ROUTER if counts else NOT_COUNTED
+    return NOT_COUNTED if is_program(session) else NO_ROUTER
 
 
 def dead_experts(layer: LayerExperts) -> int:

@@ -14,7 +14,7 @@ OTHER_TIMES = "times are of forwards with other inputs, or in another mode, than
 COLD_TIMES = "times are cold: the program ended or paused before the model had warmed up"
 MIXED = "forwards with other inputs, or in another mode, are in it as well"
 HOW_TO_CHOOSE = "run --model NAME shows another"
-HOW_TO_ATTACH = "R in the explorer lists them, tui-profiler attach PID shows one"
+HOW_TO_ATTACH = "while it runs: R in the explorer, or tui-profiler attach PID"
 _MOST_NAMES = 4
 
 

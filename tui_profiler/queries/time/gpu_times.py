@@ -40,18 +40,21 @@ def waiting_words(session: Session) -> str:
         return ""
     if device.waits_for_host is None:
         return f"whether it waits for the host is not known: {thousands(device.forwards)} forwards"
-    found = f"at the end of {share(device.waiting_share)} of {thousands(device.forwards)} forwards"
+    forwards, waiting = thousands(device.forwards), device.waiting_share
     if device.waits_for_host:
-        return f"waits for the host: it had caught up with it {found}"
-    return f"had work queued by the host: it had caught up with it {found}"
+        return (
+            f"waits for the host: caught up at the end of {share(waiting)} of {forwards} forwards"
+        )
+    queued = f"work still queued at the end of {share(1 - waiting)} of {forwards} forwards"
+    return f"does not wait for the host: {queued}"
 
 
 def gpu_words(session: Session) -> tuple[str, ...]:
     """Say what the times of a model on a GPU are of, by lines; none of a model elsewhere."""
     if why := why_not_timed_on_gpu(session):
-        return (f"times of the host, which enqueues kernels: {why}",)
+        return (f"host times (enqueueing only): {why}",)
     if not session.is_timed_on_gpu:
         return ()
     enqueued = host_seconds(session)
-    host = f"; the host enqueues a forward in {duration(enqueued)}" if enqueued else ""
-    return (f"times by events on its stream{host}", waiting_words(session))
+    host = f"; the host takes {duration(enqueued)} to enqueue a forward" if enqueued else ""
+    return (f"timed with CUDA events{host}", waiting_words(session))

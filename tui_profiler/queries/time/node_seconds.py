@@ -36,7 +36,7 @@ def node_seconds(session: Session, node: int) -> float | None:
     return _inside_seconds(tree, timings, node) if seconds is None else seconds
 
 
-ENQUEUED = "operators enqueue kernels and return; on a GPU modules are timed, by events"
+ENQUEUED = "on a GPU, modules are timed (CUDA events), operators are not"
 NO_CPU_TIME = "CPU time of calls is not read yet: about one forward per second reads it"
 CPU_OF_CALLS = "CPU time is read only for calls of modules"
 

@@ -14,7 +14,7 @@ _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<function>.+)_at_(?P<line>\d+)
 """The rest of a function after a break.
 Source: torch/_dynamo/resume_execution.py, TORCH_DYNAMO_RESUME_IN_PREFIX."""
 
-NO_MODULE = "not a module's method"
+NO_MODULE = "not in a module"
 
 
 class CompiledPlace(Struct, frozen=True):

@@ -18,12 +18,12 @@ def compilation_sections(session: Session) -> tuple[Section, ...]:
     facts = figure_text.facts(
         ("graphs", thousands(found.graphs)),
         ("frames", f"{thousands(found.frames)} compiled"),
-        ("compiling", figure_text.figure(found.seconds, duration)),
+        ("compile time", figure_text.figure(found.seconds, duration)),
         *_listed(session, "graph breaks", breaks),
         *_listed(session, "recompilations", recompiles),
         ("not listed", thousands(found.left_out) if found.left_out else ""),
     )
-    return (Section("torch.compile", "of this process, by Dynamo's record", (facts,)),)
+    return (Section("torch.compile", "this process, recorded by Dynamo", (facts,)),)
 
 
 def _listed(
