@@ -256,7 +256,7 @@ def _timed(session: Session, timings: columns.Timings) -> Session:
     """Take in new times, and keep what the screens draw of the past."""
     tick, before, history = timings.tick, session.tick, session.history
     is_other = before is not None and before.cold and not tick.cold
-    if is_other or (timings.device is None) != (not session.is_timed_on_gpu):
+    if is_other or (timings.device is not None) != session.is_timed_on_gpu:
         # The steady state counts from 0 again, and a GPU for itself: nothing is set against it.
         before, history = None, replace(history, ticks=(), tick_bytes=0)
     if timings.device is not None and session.timings is not None and not session.is_timed_on_gpu:

@@ -178,9 +178,14 @@ class Session(Struct, frozen=True, eq=False):
         return None if self.is_timed_on_gpu else self.host_windows
 
     @property
+    def gpu_forwards(self) -> columns.GpuForwards | None:
+        """What is known of forwards on a GPU, where ``timings`` are its; None elsewhere."""
+        return self.timings.device if self.timings is not None else None
+
+    @property
     def is_timed_on_gpu(self) -> bool:
         """Whether ``timings`` are those of a GPU."""
-        return self.timings is not None and self.timings.device is not None
+        return self.gpu_forwards is not None
 
     def timed_on_host(self) -> Session:
         """Return the session with the times of the thread that runs forwards, on a GPU as well."""

@@ -187,7 +187,7 @@ def host(session: Session) -> Host | Unknown:
     The window's forward is slower than others: its shares are applied to a usual forward.
     """
     tree, whole, windows = session.tree, root_seconds(session), session.host_windows
-    device = session.timings.device if session.timings is not None else None
+    device = session.gpu_forwards
     if device is not None and not device.waits_for_host:
         return NOT_ASKED if device.waits_for_host is None else BUSY_GPU
     shares = windows.shares(0) if windows is not None else None

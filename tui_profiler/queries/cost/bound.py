@@ -251,8 +251,7 @@ class ClassSeconds:
 
 def ceilings_of(session: Session) -> Ceilings | None:
     """Return the roofs that times are held against; without that of operators by rule 5."""
-    ceilings = session.ceilings
-    device = session.timings.device if session.timings is not None else None
+    ceilings, device = session.ceilings, session.gpu_forwards
     is_ahead = device is not None and device.waits_for_host is False
     return _launched_ahead(ceilings) if ceilings is not None and is_ahead else ceilings
 
@@ -819,7 +818,7 @@ def _with_figures(
     elif at_most and kind != "unexplained" and seconds:
         reason = _reason_without(kind, shares, {k: s / seconds for k, s in at_most.items()})
     else:
-        device = session.timings.device if session.timings is not None else None
+        device = session.gpu_forwards
         waits = device is not None and device.waits_for_host is True
         reason = _leaf_reason(kind, shares, intensity(certain), ridge, waits_for_host=waits)
     return Bound(
@@ -886,7 +885,7 @@ def _leaf_reason(
     if kind == "unexplained":
         return "neither compute- nor bandwidth-limited; cause unknown"
     if kind == "overhead" and waits_for_host:
-        return "the GPU waits for the host: it had caught up with it at the end of most forwards"
+        return "the GPU waits for the host: caught up at the end of at least half of the forwards"
     if kind == "overhead":
         return f"operator overhead takes {shares.get('overhead', 0.0) * 100:.0f} % of the time"
     if kind == "memory" and shares.get("memory", 0.0) > FROM_CACHES_ABOVE:

@@ -35,7 +35,7 @@ def host_seconds(session: Session) -> float | None:
 
 def waiting_words(session: Session) -> str:
     """Say whether the GPU waits for the host; empty where it does not time the model."""
-    device = session.timings.device if session.timings is not None else None
+    device = session.gpu_forwards
     if device is None:
         return ""
     if device.waits_for_host is None:

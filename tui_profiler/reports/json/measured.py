@@ -372,7 +372,7 @@ def _latency(session: Session, tick: Tick) -> Latency:
 
 
 def _on_gpu(session: Session) -> OnGpu | None:
-    found = session.timings.device if session.timings is not None else None
+    found = session.gpu_forwards
     if found is None or session.device is None:
         return None
     times = session.device.times
