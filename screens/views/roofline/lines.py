@@ -20,6 +20,7 @@ from tui_profiler.queries.cost.roofline import NodeRoofline, name_of
 from tui_profiler.queries.cost.roofline_view import RooflineView
 from tui_profiler.queries.panel.state import is_stale
 from tui_profiler.queries.time.forward_kinds import times_fit_costs
+from tui_profiler.queries.time.gpu_times import why_not_timed_on_gpu
 from tui_profiler.queries.training.backward_roofline import BACKWARD
 from tui_profiler.queries.tree.cells import FAINT_SHARE, STRONG_SHARE
 from tui_profiler.queries.tree.names import fitted
@@ -208,7 +209,7 @@ def _title(look: Look, views: _Views, *, with_unit: bool) -> Line:
     of = " of the backward" if view.work is BACKWARD else ""
     rates = f"  {scale_of(view.y).unit}" if with_unit and view.is_placed else ""
     unit = f"{rates} by FLOP/B" if rates else ""
-    host = f", {GPU_NOTE}" if is_on_gpu(look.session) else ""
+    host = f", {GPU_NOTE}" if why_not_timed_on_gpu(look.session) else ""
     size = f"{unit}  dot size is time{host}"
     inner = look.cells - 3
     for title, right in (
@@ -243,11 +244,6 @@ def _left_out(view: RooflineView) -> str:
         spent > 0 and not flops for spent, flops in zip(now.seconds, found.flops, strict=True)
     )
     return f", {thousands(without)} without FLOPs" if without else ""
-
-
-def is_on_gpu(session: Session) -> bool:
-    """Say if the model computes on a GPU, where the times of nodes are those of the host."""
-    return session.model is not None and session.model.device.startswith("cuda")
 
 
 def status_parts(view: RooflineView) -> tuple[Line, ...]:

@@ -12,6 +12,7 @@ from screens.views.roofline.lines import form_for, no_roofs, roofline_lines, sta
 from screens.views.roofline.screen import RooflineScreen, node_under
 from screens.widgets.lines import Line, text
 from screens.widgets.rows import Look, finished
+from tests import small_model
 from tests.fixtures.record import recorded
 from tests.screens.explorer.test_explorer import Stage, check_golden, on_stage, until_traced
 from tests.screens.screen_text import screen_text
@@ -23,6 +24,7 @@ from tui_profiler.queries.cost.roofline import UNJUDGED
 from tui_profiler.queries.cost.roofline_view import RooflineView
 from tui_profiler.session import EMPTY, Session, apply
 
+ON_GPU = replace(small_model.FACTS, device="cuda:0")
 BLOCKS = replace(UNICODE, dots="blocks")
 SETS = pytest.mark.parametrize("glyphs", [UNICODE, BLOCK, ASCII], ids=["unicode", "block", "ascii"])
 
@@ -185,6 +187,14 @@ def test_the_list_moves_no_more_than_the_cursor_asks_for() -> None:
     tops = [view.first_row(nodes[rank], 10) for rank in (0, 9, 10, 11, 2, 1, 30)]
     assert tops == [0, 0, 1, 2, 2, 1, 21]
     assert view.first_row(nodes[-1], 10) == len(nodes) - 10
+
+
+def test_times_of_the_host_are_named_so_only_where_the_gpu_timed_nothing() -> None:
+    enqueued = small_model.folded((*small_model.MEASURED, ON_GPU))
+    on_gpu = apply(enqueued, small_model.device_times({small_model.ROOT: (0.004, 0.0002)}))
+
+    for found, is_host in ((session(), False), (enqueued, True), (on_gpu, False)):
+        assert ("times of the host" in "".join(lines_of(found, 150, 30, path=""))) is is_host
 
 
 def test_a_click_selects_a_row_or_a_point() -> None:
