@@ -23,6 +23,8 @@ static int failure_count, sessions, calls, gpu_count = 2;
 static unsigned long long clock_reasons = 1;
 static int is_held, is_divided;
 static double clock_seconds = -1;
+static unsigned long long link_kilobytes, link_microseconds = 1000000;
+static int fan_count = 2;
 static pthread_mutex_t hold_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
 
@@ -35,6 +37,12 @@ void fake_fail(const char *function, int gpu, int code) {
 void fake_mend(void) { failure_count = 0; }
 void fake_mig(int divided) { is_divided = divided; }
 void fake_clock(double seconds) { clock_seconds = seconds; }
+/* So much more was sent over all links, and twice of it received, so much later. */
+void fake_links(int kilobytes, int milliseconds) {
+    link_kilobytes += kilobytes;
+    link_microseconds += milliseconds * 1000ULL;
+}
+void fake_fans(int count) { fan_count = count; }
 void fake_gpus(int count) { gpu_count = count; }
 void fake_clock_reasons(unsigned long long reasons) { clock_reasons = reasons; }
 int fake_sessions(void) { return sessions; }
@@ -172,6 +180,18 @@ int nvmlDeviceGetPcieThroughput(void *handle, unsigned direction, unsigned *kilo
     return 0;
 }
 
+int nvmlDeviceGetFanSpeed(void *handle, unsigned *percent) {
+    ASK(number(handle));
+    *percent = 35;
+    return 0;
+}
+int nvmlDeviceGetTotalEccErrors(void *handle, int kind, int since, unsigned long long *count) {
+    ASK(number(handle));
+    if (number(handle) && since == 1) return NOT_SUPPORTED; /* the second keeps none over its life */
+    *count = 3 + kind * 10 + since * 100; /* kind 1 is uncorrected, since 1 the life of the GPU */
+    return 0;
+}
+
 #ifndef OLD_DRIVER
 int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *millijoules) {
     ASK(number(handle));
@@ -189,9 +209,56 @@ struct field {
     int type, code;
     union { double d; unsigned u; unsigned long long ull; } value;
 };
+/* Four links on the first GPU, of which three are active; the second has none. 90 is the speed of
+ * one in MB/s, 91 their number, 138 and 139 the counters of KiB with the scope of all links; 38, 52
+ * and 59 are errors. The types are double, unsigned, unsigned long, unsigned long long in this order. */
+static int link_field(int gpu, struct field *field) {
+    unsigned id = field->id;
+    if (id != 90 && id != 91 && id != 138 && id != 139 && id != 38 && id != 52 && id != 59) return 0;
+    field->code = gpu ? NOT_SUPPORTED : 0;
+    if ((id == 138 || id == 139) && field->scope != 0xFFFFFFFFu) field->code = INVALID_ARGUMENT;
+    field->type = id == 90 || id == 91 ? 1 : 3;
+    field->timestamp = (long long)link_microseconds;
+    memset(&field->value, 0xEE, sizeof field->value); /* what is not of the type is not to be read */
+    switch (id) {
+        case 90: field->value.u = 26562; break;
+        case 91: field->value.u = 4; break;
+        case 138: field->value.ull = link_kilobytes; break;
+        case 139: field->value.ull = 2 * link_kilobytes; break;
+        case 38: field->value.ull = 5; break;
+        case 52: field->value.ull = 7; break;
+        default: field->code = NOT_SUPPORTED; /* recoveries */
+    }
+    return 1;
+}
+int nvmlDeviceGetNvLinkState(void *handle, unsigned link, unsigned *active) {
+    ASK(number(handle));
+    if (number(handle)) return NOT_SUPPORTED;
+    *active = link != 2;
+    return 0;
+}
+int nvmlDeviceGetNumFans(void *handle, unsigned *fans) {
+    ASK(number(handle));
+    *fans = fan_count;
+    return 0;
+}
+int nvmlDeviceGetFanSpeed_v2(void *handle, unsigned fan, unsigned *percent) {
+    ASK(number(handle));
+    if ((int)fan >= fan_count) return INVALID_ARGUMENT;
+    *percent = 30 + 12 * fan;
+    return 0;
+}
+struct fan_rpm { unsigned version, fan, speed; };
+int nvmlDeviceGetFanSpeedRPM(void *handle, struct fan_rpm *fan) {
+    ASK(number(handle));
+    if (fan->version != (sizeof *fan | 1u << 24)) return 25;
+    fan->speed = 1450;
+    return 0;
+}
 int nvmlDeviceGetFieldValues(void *handle, int count, struct field *fields) {
     ASK(number(handle));
     for (int i = 0; i < count; i++) {
+        if (link_field(number(handle), &fields[i])) continue;
         /* 185 is the mean power, 186 that of the moment; scope 0 the GPU, 1 the module, 2 memory. */
         int known = (fields[i].id == 185 && fields[i].scope == 0) || fields[i].id == 186;
         fields[i].code = !known || (fields[i].scope == 1 && number(handle)) ? NOT_SUPPORTED : 0;

@@ -19,8 +19,10 @@ import pytest
 
 from tui_profiler.gpus.watch import GpuWatch
 from tui_profiler.messages import (
+    EccErrors,
     EnergyTotals,
     Gpu,
+    GpuLinks,
     GpuProcess,
     GpuProgramUse,
     MigDevice,
@@ -30,6 +32,8 @@ from tui_profiler.messages import (
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 HAS_TEMPERATURE_V = hasattr(pynvml, "nvmlDeviceGetTemperatureV")
 """Whether nvidia-ml-py has it; 12.560, the lowest that is supported, does not."""
+HAS_FAN_RPM = hasattr(pynvml, "nvmlDeviceGetFanSpeedRPM")
+OLD = Unknown("this NVIDIA driver does not report it")
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 PRELUDE = """
 import ctypes, msgspec
@@ -47,7 +51,7 @@ nvml = Nvml()
 FIGURES = [
     name
     for name in Gpu.__struct_fields__
-    if name not in {"name", "throttled_by", "index", "uuid", "cuda_index", "mig"}
+    if name not in {"name", "throttled_by", "index", "uuid", "cuda_index", "mig", "ecc", "links"}
 ]
 NOT_SUPPORTED, DRIVER_NOT_LOADED, LOST, UNNAMED = 3, 9, 15, 777
 
@@ -99,6 +103,8 @@ def test_every_figure_is_in_the_unit_of_its_name(driver: Path) -> None:
         "pcie_width": 16,
     }
     no_sample = Unknown("no recent kernel of this process")
+    fans = {"fan_share": 0.42, "fan_rpm": 1450 if HAS_FAN_RPM else OLD}
+    again = Unknown("needs a second sample")
     assert first == Gpu(
         "0: NVIDIA Fake 1",
         0.37,
@@ -111,6 +117,9 @@ def test_every_figure_is_in_the_unit_of_its_name(driver: Path) -> None:
         memory_watts=210,
         energy_joules=7.2 * 250,  # 72 steps of 100 ms at 250 W
         **link,
+        **fans,
+        ecc=EccErrors(3, 13, 103, 113),
+        links=GpuLinks(4, 3, 26.562e9, again, again, 12),
         processes=(GpuProcess(1234, 3 << 30, 0.35), GpuProcess(4321, 1 << 30, no_sample)),
     )
     assert second == Gpu(
@@ -125,8 +134,35 @@ def test_every_figure_is_in_the_unit_of_its_name(driver: Path) -> None:
         memory_watts=210,
         energy_joules=1800,
         **link,
+        **fans,
+        ecc=EccErrors(3, 13, *[Unknown("this GPU does not report it")] * 2),
+        links=GpuLinks(*[Unknown("this GPU has no NVLink")] * 6),
         processes=(),
     )
+
+
+def test_the_traffic_of_links_is_of_the_time_between_two_samples(driver: Path) -> None:
+    program = """
+nvml.gpus(0.0)
+fake.fake_links(3000, 1500)
+show(nvml.gpus(1.0))
+show(nvml.gpus(2.0))
+fake.fake_links(-1000, 1500)
+show(nvml.gpus(3.0))
+"""
+    again = Unknown("needs a second sample")
+    rates = [
+        (gpus[0].links.sent_bytes, gpus[0].links.received_bytes)
+        for gpus in readings(driver, program)
+    ]
+    # No time of the driver's clock passed before the second, and then the counter began again.
+    assert rates == [(2000 * 1024, 4000 * 1024), (again, again), (again, again)]
+
+
+def test_a_gpu_without_a_fan_says_so(driver: Path) -> None:
+    [gpus] = readings(driver, "fake.fake_fans(0); show(nvml.gpus(0.0))")
+
+    assert gpus[0].fan_share == Unknown("this GPU has no fan")
 
 
 PROGRAMS = """
@@ -238,7 +274,7 @@ def test_cuda_visible_devices_hides_no_gpu(driver: Path, monkeypatch: pytest.Mon
 def test_an_old_driver_is_asked_through_its_older_functions(tmp_path: Path) -> None:
     [gpus] = readings(build(tmp_path, "-DOLD_DRIVER"), "show(nvml.gpus(0.0)); nvml.close()")
 
-    old = Unknown("this NVIDIA driver does not report it")
+    old = OLD
     assert gpus[0] == Gpu(
         *("0: NVIDIA Fake 1", 0.37, 6 << 30, 80 << 30, 61, 312.5, 700, 1.755e9, ""),
         index=0,
@@ -253,6 +289,10 @@ def test_an_old_driver_is_asked_through_its_older_functions(tmp_path: Path) -> N
         pcie_received_bytes=7000 * 1024,
         pcie_generation=5,
         pcie_width=16,
+        fan_share=0.35,
+        fan_rpm=old,
+        ecc=EccErrors(3, 13, 103, 113),
+        links=GpuLinks(*[old] * 6),
         processes=old,
     )
 
@@ -282,6 +322,7 @@ def test_a_function_that_the_driver_lacks_leaves_the_other_figures(tmp_path: Pat
         ("nvmlDeviceGetPcieThroughput", "pcie_sent_bytes"),
         ("nvmlDeviceGetCurrPcieLinkWidth", "pcie_width"),
         ("nvmlDeviceGetComputeRunningProcesses_v3", "processes"),
+        ("nvmlDeviceGetFanSpeed_v2", "fan_share"),
     ],
 )
 def test_an_unsupported_figure_is_unknown_on_that_gpu_only(
@@ -309,6 +350,7 @@ def test_a_gpu_lost_midway_keeps_its_name_and_hides_no_other(driver: Path) -> No
         f"show(nvml.gpus(0.0)); fake.fake_fail(b'*', 0, {LOST}); show(nvml.gpus(1.0))",
     )
 
+    assert after[0].ecc.volatile_corrected == after[0].links.active == Unknown("the GPU was lost")
     figures = [getattr(after[0], name) for name in FIGURES]
     assert figures == [Unknown("the GPU was lost")] * len(FIGURES)
     assert after[0].name == "0: NVIDIA Fake 1"

@@ -9,7 +9,15 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from tui_profiler.messages import Figure, Gpu, GpuProcess, MigDevice, Unknown
+from tui_profiler.messages import (
+    EccErrors,
+    Figure,
+    Gpu,
+    GpuLinks,
+    GpuProcess,
+    MigDevice,
+    Unknown,
+)
 
 # nvmlReturn_t. Written down here, since pynvml is imported only where there is a driver.
 _UNINITIALIZED, _NOT_SUPPORTED, _NOT_FOUND, _DRIVER_NOT_LOADED = 1, 3, 6, 9
@@ -96,6 +104,27 @@ _SCOPE_GPU, _SCOPE_MODULE, _SCOPE_MEMORY = 0, 1, 2
 _PCIE_SENT, _PCIE_RECEIVED = 0, 1
 _SAMPLES_BACK_MICROSECONDS = 2_000_000
 
+_CORRECTED, _UNCORRECTED = 0, 1
+_VOLATILE, _AGGREGATE = 0, 1
+# Fields of NVLink, and the scope that is all links of the GPU.
+_ALL_LINKS = 0xFFFFFFFF
+_LINK_SPEED, _LINK_COUNT = 90, 91
+_LINKS_SENT, _LINKS_RECEIVED = 138, 139
+_LINK_ERRORS = (38, 52, 59)
+"""CRC errors of flow control, replays, recoveries; each of all lanes."""
+_LINK_FIELDS = (
+    _LINK_COUNT,
+    _LINK_SPEED,
+    (_LINKS_SENT, _ALL_LINKS),
+    (_LINKS_RECEIVED, _ALL_LINKS),
+    *_LINK_ERRORS,
+)
+# nvmlValueType_t, as the members of nvmlValue_t.
+_VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+_NEEDS_SECOND = Unknown("needs a second sample")
+_NO_LINKS = Unknown("this GPU has no NVLink")
+_NO_FAN = Unknown("this GPU has no fan")
+
 _POWERS = (
     (_POWER_INSTANT, _SCOPE_GPU),
     (_POWER_AVERAGE, _SCOPE_GPU),
@@ -126,6 +155,8 @@ class Device:
         if not isinstance(answer, Unknown):
             self.name = f"{index}: {answer}"
         self._uuid = _text(self._ask(("nvmlDeviceGetUUID", self._handle)))
+        self._links_before: dict[int, tuple[int, int]] = {}
+        """Microseconds and value, by the field of a counter."""
 
     def gpu(self) -> Gpu:
         """Ask for everything; 40 ms where the link's traffic is told, which NVML watches so long.
@@ -170,6 +201,10 @@ class Device:
             pcie_received_bytes=self._pcie(_PCIE_RECEIVED),
             pcie_generation=_figure(self._ask(("nvmlDeviceGetCurrPcieLinkGeneration", handle))),
             pcie_width=_figure(self._ask(("nvmlDeviceGetCurrPcieLinkWidth", handle))),
+            fan_share=self._fan_share(),
+            fan_rpm=_figure(self._ask(("nvmlDeviceGetFanSpeedRPM", handle))),
+            ecc=self._ecc(),
+            links=self._links(),
             processes=self.processes(),
             mig=self._slices(),
         )
@@ -250,6 +285,62 @@ class Device:
         )
         return instant, average, module, memory
 
+    def _fan_share(self) -> Figure:
+        """Return the speed of the fastest fan."""
+        fans = self._ask(("nvmlDeviceGetNumFans", self._handle))
+        if isinstance(fans, Unknown):
+            return _figure(self._ask(("nvmlDeviceGetFanSpeed", self._handle)), _from_percent)
+        speeds = [
+            _figure(self._ask(("nvmlDeviceGetFanSpeed_v2", self._handle, fan)), _from_percent)
+            for fan in range(fans)
+        ]
+        turning = [speed for speed in speeds if not isinstance(speed, Unknown)]
+        return max(turning) if turning else next(iter(speeds), _NO_FAN)
+
+    def _ecc(self) -> EccErrors:
+        return EccErrors(
+            *(
+                _figure(self._ask(("nvmlDeviceGetTotalEccErrors", self._handle, kind, since)))
+                for since in (_VOLATILE, _AGGREGATE)
+                for kind in (_CORRECTED, _UNCORRECTED)
+            )
+        )
+
+    def _links(self) -> GpuLinks:
+        fields = self._ask(("nvmlDeviceGetFieldValues", self._handle, _LINK_FIELDS))
+        if isinstance(fields, Unknown):
+            return GpuLinks(*[fields] * len(GpuLinks.__struct_fields__))
+        count, speed, sent, received, *errors = fields
+        links = _value(count)
+        if links == 0 or count.nvmlReturn == _NOT_SUPPORTED:
+            return GpuLinks(*[_NO_LINKS] * len(GpuLinks.__struct_fields__))
+        states = [
+            self._ask(("nvmlDeviceGetNvLinkState", self._handle, link))
+            for link in range(0 if isinstance(links, Unknown) else int(links))
+        ]
+        known = [state for state in states if not isinstance(state, Unknown)]
+        found = [_value(one) for one in errors]
+        counted = [one for one in found if not isinstance(one, Unknown)]
+        return GpuLinks(
+            count=links,
+            active=float(sum(known)) if known else next(iter(states), links),
+            link_bytes=_figure(_value(speed), lambda mega: mega * 1e6),
+            sent_bytes=self._link_rate(sent),
+            received_bytes=self._link_rate(received),
+            errors=sum(counted) if counted else found[0],
+        )
+
+    def _link_rate(self, field: Any) -> Figure:
+        """Return the bytes per second of a counter of KiB, by the driver's own clock."""
+        value, at = _value(field), int(field.timestamp)
+        if isinstance(value, Unknown):
+            return value
+        before = self._links_before.get(field.fieldId)
+        self._links_before[field.fieldId] = at, int(value)
+        if before is None or at <= before[0] or value < before[1]:
+            return _NEEDS_SECOND  # Or the counter began again.
+        return (value - before[1]) * 1024 / ((at - before[0]) / 1e6)
+
     def _process_utilisation(self) -> dict[int, float] | Unknown:
         """Return the newest share of each process; the driver's clock counts Unix microseconds."""
         newest = self._ask(("nvmlDeviceGetProcessUtilization", self._handle, 0))
@@ -325,3 +416,16 @@ def _text(answer: Any) -> str:
 
 def _from_milli(answer: int) -> float:
     return answer / 1e3
+
+
+def _from_percent(answer: int) -> float:
+    return answer / 100
+
+
+def _value(field: Any) -> Figure:
+    """Return the value of a field, by its type."""
+    if field.nvmlReturn:
+        return _reason_of_code(field.nvmlReturn)
+    if field.valueType >= len(_VALUES):
+        return Unknown(f"NVML value of type {field.valueType}")
+    return float(getattr(field.value, _VALUES[field.valueType]))

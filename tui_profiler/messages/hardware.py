@@ -125,6 +125,33 @@ class MigDevice(Part, frozen=True):
     """As for ``Gpu``."""
 
 
+class EccErrors(Part, frozen=True):
+    """Memory errors that ECC found on a GPU."""
+
+    volatile_corrected: Figure = NOT_RECORDED
+    """Since the driver was loaded, or the GPU reset."""
+    volatile_uncorrected: Figure = NOT_RECORDED
+    aggregate_corrected: Figure = NOT_RECORDED
+    """Over the life of the GPU."""
+    aggregate_uncorrected: Figure = NOT_RECORDED
+
+
+class GpuLinks(Part, frozen=True):
+    """Links from one GPU to others (NVLink)."""
+
+    count: Figure = NOT_RECORDED
+    """Links that the GPU has."""
+    active: Figure = NOT_RECORDED
+    """Of them, those in use."""
+    link_bytes: Figure = NOT_RECORDED
+    """Bytes per second that one active link carries in each direction."""
+    sent_bytes: Figure = NOT_RECORDED
+    """Bytes per second that all links sent since the last sample, without protocol overhead."""
+    received_bytes: Figure = NOT_RECORDED
+    errors: Figure = NOT_RECORDED
+    """CRC errors, replays and recoveries of all links since the driver was loaded."""
+
+
 class Gpu(Part, frozen=True):
     """One GPU; each figure may be unknown."""
 
@@ -167,6 +194,12 @@ class Gpu(Part, frozen=True):
     """Of the link now: an idle GPU lowers it."""
     pcie_width: Figure = NOT_RECORDED
     """Lanes of the link now."""
+    fan_share: Figure = NOT_RECORDED
+    """Speed of the fastest fan as a share of its maximum."""
+    fan_rpm: Figure = NOT_RECORDED
+    """Rotations per minute of the first fan."""
+    ecc: EccErrors = EccErrors()
+    links: GpuLinks = GpuLinks()
     processes: tuple[GpuProcess, ...] | Unknown = NOT_RECORDED
     """Those that compute on it, most memory first; at most 16."""
     mig: tuple[MigDevice, ...] = ()
@@ -304,6 +337,16 @@ class Throttle(Part, frozen=True):
     """In which the hypervisor ran something else on this process's cores (steal), all together."""
 
 
+class Temperature(Part, frozen=True):
+    """One temperature sensor of the processor."""
+
+    name: str
+    """As its driver labels it: ``Package id 0``, ``Tctl``."""
+    celsius: Figure
+    critical_celsius: Figure
+    """Above it the processor throttles or turns itself off."""
+
+
 class Sample(OnWire, frozen=True):
     """Hardware counters, once per second, also before torch is imported."""
 
@@ -334,3 +377,5 @@ class Sample(OnWire, frozen=True):
     """The activity of the process at that moment; empty if not known."""
     throttle: Throttle | None = None
     """None in a recording that is older."""
+    temperatures: tuple[Temperature, ...] | Unknown = NOT_RECORDED
+    """One for each package of the processor."""

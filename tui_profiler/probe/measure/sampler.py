@@ -19,6 +19,7 @@ from tui_profiler.probe.measure.devices.cores import CoreMeter, frequency_hertz
 from tui_profiler.probe.measure.devices.disk_network import TrafficMeter
 from tui_profiler.probe.measure.devices.machine import allowed_cores, memory, memory_group
 from tui_profiler.probe.measure.devices.perf_counters import PerfMeter
+from tui_profiler.probe.measure.devices.temperature import Thermometer
 from tui_profiler.probe.measure.devices.throttling import ThrottleCounters
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.probe.measure.energy.rapl import Rapl
@@ -60,6 +61,7 @@ class Sampler:
         self._traffic = TrafficMeter(self._process, now)
         self._counters = PerfMeter(now)
         self._throttle = ThrottleCounters(self._cores)
+        self._thermometer = Thermometer()
         self._cpu: Figure = Unknown("needs a second sample")
         self._cpu_before = (time.monotonic(), time.process_time())
 
@@ -86,6 +88,7 @@ class Sampler:
             energy=self._energy.totals() if self._energy is not None else _NO_ENERGY,
             activity=self._energy.activity if self._energy is not None else "",
             throttle=replace(self._throttle.read(), stolen_seconds=self._meter.stolen_seconds),
+            temperatures=self._thermometer.temperatures(),
         )
 
     def close(self) -> None:
