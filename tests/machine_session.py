@@ -58,6 +58,10 @@ GPU = messages.Gpu(
     pcie_received_bytes=7e6,
     pcie_generation=5.0,
     pcie_width=16.0,
+    fan_share=0.42,
+    fan_rpm=1450.0,
+    ecc=messages.EccErrors(3.0, 13.0, 103.0, 113.0),
+    links=messages.GpuLinks(4.0, 3.0, 26.562e9, 2e9, 4e9, 12.0),
     processes=(
         messages.GpuProcess(42, 2.0**30, messages.Unknown("no recent kernel of this process")),
     ),
@@ -74,6 +78,13 @@ FULL = replace(
     allocators=(ALLOCATOR,),
     energy=(totals(),),
     activity="running",
+    temperatures=(
+        messages.Temperature("Package id 0", 71.5, 100.0),
+        messages.Temperature(
+            "Package id 1", 66.0, messages.Unknown("this sensor does not report it")
+        ),
+    ),
+    throttle=messages.Throttle(0.0, 0.0, 2.5, 12.0, 0.0),
 )
 
 

@@ -2,7 +2,15 @@
 
 from collections.abc import Callable
 
-from tui_profiler.figures.units import energy, quantity, share, size, three_digits
+from tui_profiler.figures.units import (
+    degrees,
+    energy,
+    quantity,
+    share,
+    size,
+    thousands,
+    three_digits,
+)
 from tui_profiler.formatting.canvas import sparkline
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Figure, Gpu, Sample, Unknown, known
@@ -34,6 +42,7 @@ def machine_lines(look: Look) -> tuple[Line, ...]:
         _memory(look, sample),
         *_gpus(look, sample),
         *_power(look, sample),
+        *_temperature(look, sample),
         *_energy(look),
     )
     if is_stale(look.session, look.now) or look.session.ended is not None:
@@ -124,12 +133,16 @@ def _gpu(look: Look, gpu: Gpu, index: int, label: str) -> tuple[Line, ...]:
         left.append((sparkline(values, 1.0, 1, look.glyphs)[0] + " ", "faint"))
     left.append((_or_dash(gpu.utilisation, share, look).rjust(5), "ink"))
     left.append((_gpu_memory(gpu, look).rjust(17), "ink"))
-    degrees = _or_dash(gpu.temperature_celsius, lambda value: f"{value:.0f} °C", look)
+    hot = _or_dash(gpu.temperature_celsius, degrees, look)
     watts = _or_dash(gpu.power_watts, lambda value: f"{value:.0f} W", look)
-    lines = [row(tuple(left), ((f"{degrees}  {watts.rjust(5)}", "ink"),), look)]
+    lines = [row(tuple(left), ((f"{hot}  {watts.rjust(5)}", "ink"),), look)]
     if gpu.throttled_by:
         held = f"! throttled by {safe(gpu.throttled_by)}"
         lines.append(row(((" " * LABEL, "muted"), (held, "warning")), EMPTY, look))
+    errors = known(gpu.ecc.volatile_uncorrected)
+    if errors:
+        wrong = f"! {thousands(round(errors))} uncorrected memory errors"
+        lines.append(row(((" " * LABEL, "muted"), (wrong, "warning")), EMPTY, look))
     return (*lines, *_missing(gpu, look))
 
 
@@ -161,6 +174,19 @@ def _power(look: Look, sample: Sample) -> tuple[Line, ...]:
     watts = f"{three_digits(sample.package_watts)} W"
     left: Line = (("power".ljust(LABEL), "muted"), (watts, "ink"))
     return (row(left, (("processor package", "muted"),), look),)
+
+
+def _temperature(look: Look, sample: Sample) -> tuple[Line, ...]:
+    """Return the temperature of the hottest package, where a sensor reports it."""
+    found = () if isinstance(sample.temperatures, Unknown) else sample.temperatures
+    told = [(one.celsius, one) for one in found if not isinstance(one.celsius, Unknown)]
+    if not told:
+        return ()
+    celsius, hottest = max(told, key=lambda pair: pair[0])
+    left: Line = (("temp".ljust(LABEL), "muted"), (degrees(celsius), "ink"))
+    critical = known(hottest.critical_celsius)
+    right: Line = () if critical is None else ((f"critical {degrees(critical)}", "muted"),)
+    return (row(left, right, look),)
 
 
 def _energy(look: Look) -> tuple[Line, ...]:

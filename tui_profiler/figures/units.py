@@ -206,6 +206,11 @@ def rough_energy(joules: float) -> str:
     return f"{digits[:-1] if fraction else whole} {unit}".replace(". ", " ")
 
 
+def degrees(celsius: float) -> str:
+    """Return a temperature: ``71 °C``."""
+    return f"{celsius:.0f} °C"
+
+
 def frequency(hertz: float) -> str:
     """Return a clock: ``2.6 GHz``, ``800 MHz``."""
     return f"{hertz / 1e9:.1f} GHz" if hertz >= 999.5e6 else f"{hertz / 1e6:.0f} MHz"

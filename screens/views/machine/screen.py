@@ -4,6 +4,7 @@ Figures of one section that are all missing for one reason are one line.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar, TypeAlias
 
 from textual.app import ComposeResult
@@ -11,6 +12,8 @@ from textual.binding import Binding, BindingType
 
 from tui_profiler.figures.units import (
     count,
+    degrees,
+    duration,
     frequency,
     rate,
     share,
@@ -23,6 +26,7 @@ from tui_profiler.formatting.text import safe, wrap
 from tui_profiler.messages import Allocator, Figure, Gpu, Sample, Unknown, known
 from tui_profiler.queries.cost import machine
 from tui_profiler.queries.cost.ceilings import roofs_of
+from tui_profiler.queries.hardware.gpu_facts import gpu_facts
 from tui_profiler.queries.time import cores
 from tui_profiler.reports.ceilings import label_of, quality_of, said_of, value_of
 
@@ -100,6 +104,7 @@ def hardware_lines(look: Look) -> tuple[Line, ...]:
         machine_lines(look),
         _cores(look),
         _process(look, sample),
+        _temperature(look, sample),
         _caches(look),
         _roofline(look),
         _counters(look, sample),
@@ -207,6 +212,33 @@ def _process(look: Look, sample: Sample) -> tuple[Line, ...]:
         ("peak RSS", sample.process_peak_bytes, size),
     ]
     return _facts("process", "of this model", facts, look)
+
+
+def _temperature(look: Look, sample: Sample) -> tuple[Line, ...]:
+    """Return the temperature of each package, and how often heat throttled it."""
+    facts: list[Fact] = []
+    if isinstance(sample.temperatures, Unknown):
+        facts.append(("temperature", sample.temperatures, degrees))
+    else:
+        facts += [
+            (safe(one.name), one.celsius, partial(_degrees_of, one.critical_celsius))
+            for one in sample.temperatures
+        ]
+    if (found := sample.throttle) is not None:
+        facts += [
+            ("thermal throttling", found.heat_events, _times),
+            ("throttled time", found.heat_seconds, _seconds),
+        ]
+    return _facts("temperature", "of the processor", facts, look)
+
+
+def _degrees_of(critical: Figure, celsius: float) -> str:
+    limit = "" if isinstance(critical, Unknown) else f", critical at {degrees(critical)}"
+    return f"{degrees(celsius)}{limit}"
+
+
+def _seconds(value: float) -> str:
+    return duration(value) if value else "never"
 
 
 def _caches(look: Look) -> tuple[Line, ...]:
@@ -340,6 +372,9 @@ def _gpu(look: Look, gpu: Gpu) -> tuple[Line, ...]:
         ("PCIe, received", gpu.pcie_received_bytes, _bytes_a_second),
         ("PCIe generation", gpu.pcie_generation, lambda value: f"{value:.0f}"),
         ("PCIe lanes", gpu.pcie_width, lambda value: f"{value:.0f}"),
+        ("fan", gpu.fan_share, share),
+        ("fan speed", gpu.fan_rpm, lambda value: f"{thousands(round(value))} rpm"),
+        *gpu_facts(gpu),
     ]
     lines = [*_facts(f"gpu {safe(gpu.name)}", seen, facts, look)]
     if programs := cores.gpu_programs(look.session, gpu.index)[:MOST_PROGRAMS]:

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from tests.machine_session import FULL, GPU, measured, totals
 from tests.reports.json.schema_parts import part_of
 from tests.reports.json.test_json_report import SCHEMA
-from tui_profiler.messages import Account, MigDevice, Sample, Unknown
+from tui_profiler.messages import Account, GpuLinks, MigDevice, Sample, Unknown
 from tui_profiler.reports.json.report import json_report
+from tui_profiler.reports.text.full import full_markdown, full_text
 from tui_profiler.reports.text.table import table
 
 SAMPLES = {
@@ -49,7 +50,11 @@ def test_the_names_of_the_schema_are_those_of_the_report() -> None:
         ("hardware", "sample", "traffic"),
         ("hardware", "sample", "counters"),
         ("hardware", "sample", "allocators", 0),
+        ("hardware", "sample", "temperatures", 0),
+        ("hardware", "sample", "throttle"),
         ("hardware", "sample", "gpus", 0),
+        ("hardware", "sample", "gpus", 0, "ecc"),
+        ("hardware", "sample", "gpus", 0, "links"),
         ("energy",),
         ("energy", "forward"),
         ("energy", "on_paper"),
@@ -74,6 +79,42 @@ def test_a_measured_forward_says_what_counted_it() -> None:
     assert part(found, "energy", "grid_named") is None
     why = part(found, "unavailable", "energy.grid_named")
     assert why == "grams were given, not a place"
+
+
+def test_temperature_errors_and_links_have_their_units_and_reasons() -> None:
+    found = part(report(SAMPLES["all"]), "hardware", "sample")
+    assert part(found, "temperatures") == [
+        {"name": "Package id 0", "celsius": 71.5, "critical_celsius": 100.0},
+        {"name": "Package id 1", "celsius": 66.0, "critical_celsius": None},
+    ]
+    assert (part(found, "throttle", "heat_s"), part(found, "throttle", "heat_events")) == (2.5, 12)
+    assert part(found, "gpus", 0, "ecc", "aggregate_uncorrected") == 113
+    assert part(found, "gpus", 0, "links", "received_bytes_per_s") == 4e9
+    why = Unknown("this GPU has no NVLink")
+    without = replace(GPU, links=GpuLinks(*[why] * 6))
+    bare = report(replace(FULL, gpus=(without,), temperatures=Unknown("no sensor"), throttle=None))
+    told = part(bare, "unavailable")
+    assert part(told, "hardware.sample.gpus[0].links.active") == why.reason
+    assert part(told, "hardware.sample.temperatures") == "no sensor"
+    assert part(told, "hardware.sample.throttle") == "this recording is older than the figure"
+
+
+def test_text_and_markdown_tell_temperature_errors_and_links() -> None:
+    session = measured(SAMPLES["all"])
+    expected = (
+        "Package id 0: 72 °C",
+        "12 times by heat since boot",
+        "fan: 42 %",
+        "ECC errors, volatile: 3 corrected, 13 uncorrected",
+        "ECC errors, aggregate: 103 corrected, 113 uncorrected",
+        "NVLink: 3 of 4 active, 26.6 GB/s each",
+        "NVLink, sent: 2.00 GB/s",
+        "NVLink, errors: 12",
+    )
+    for shown in (full_text(session, columns=100), full_markdown(session)):
+        assert [words for words in expected if words not in shown] == []
+    none = measured(replace(FULL, temperatures=Unknown("no sensor"), gpus=()))
+    assert "– (no sensor)" in full_text(none, columns=100)
 
 
 def test_a_layer_says_if_its_energy_is_measured_or_estimated() -> None:
@@ -111,8 +152,10 @@ def test_the_table_tells_machine_and_energy() -> None:
         "  peak RSS         768 MiB of the process",
         "  roofline         float32 10.0 GFLOP/s, memory copy 1.00 GB/s, one operator 10.0 µs",
         "  cache misses     25 % of references",
+        "  temperature      Package id 0 72 °C",
+        "                   Package id 1 66 °C",
         "  cuda:0           600 B allocated, 0.98 KiB reserved, 25 % fragmented",
-        "  gpu              0: NVIDIA Fake  cuda:0, 37 % busy, 312 W",
+        "  gpu              0: NVIDIA Fake  cuda:0, 37 % busy, 312 W, 13 uncorrected memory errors",
         "  energy           100 mJ per forward, from the counter over 10.0 s: processor packages",
         "                   60.0 mJ above idle (40.0 W)",
         "                   190 KFLOP/J",

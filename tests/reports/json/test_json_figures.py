@@ -204,7 +204,7 @@ def gpu_of_distinct_figures() -> messages.Gpu:
     figures = {
         name: float(place)
         for place, name in enumerate(messages.Gpu.__struct_fields__, start=100)
-        if name not in ("name", "throttled_by", "index", "uuid", "cuda_index", "processes", "mig")
+        if isinstance(getattr(GPU, name), float | messages.Unknown)
     }
     return replace(GPU, **figures, index=3, cuda_index=1, throttled_by="power")
 

@@ -114,6 +114,41 @@ def test_programs_on_a_gpu_are_named_as_those_on_the_cores_are() -> None:
     assert part(before, "gpu 0: NVIDIA Fake")[-1] == "process 5 1 B –"
 
 
+def test_temperatures_errors_and_links_have_their_lines() -> None:
+    session = measured(replace(FULL, gpus=(GPU,)))
+    assert part(session, "temperature") == [
+        "Package id 0 72 °C, critical at 100 °C",
+        "Package id 1 66 °C",
+        "thermal throttling 12×",
+        "throttled time 2.50 s",
+    ]
+    shown = part(session, "gpu 0: NVIDIA Fake")
+    assert shown[shown.index("PCIe lanes 16") + 1 :][:8] == [
+        "fan 42 %",
+        "fan speed 1,450 rpm",
+        "ECC errors, volatile 3 corrected, 13 uncorrected",
+        "ECC errors, aggregate 103 corrected, 113 uncorrected",
+        "NVLink 3 of 4 active, 26.6 GB/s each",
+        "NVLink, sent 2.00 GB/s",
+        "NVLink, received 4.00 GB/s",
+        "NVLink, errors 12",
+    ]
+    panel = part(session, "machine")
+    assert "! 13 uncorrected memory errors" in panel
+    assert "temp 72 °C critical 100 °C" in panel
+
+    why, off = messages.Unknown("this GPU has no NVLink"), messages.Unknown("no ECC here")
+    bare = replace(GPU, ecc=messages.EccErrors(off, off, off, off))
+    bare = replace(bare, links=messages.GpuLinks(*[why] * 6), fan_share=why)
+    none = replace(FULL, gpus=(bare,), temperatures=messages.Unknown("no sensor"), throttle=None)
+    session = measured(none)
+    assert part(session, "temperature") == ["temperature – no sensor"]
+    shown = part(session, "gpu 0: NVIDIA Fake")
+    assert shown.count("NVLink – this GPU has no NVLink") == 1
+    assert "ECC errors – no ECC here" in shown
+    assert not any(line.startswith(("temp ", "! ")) for line in part(session, "machine"))
+
+
 def test_throttling_is_shown_while_a_counter_moves() -> None:
     def at(seconds: float, quota: float, heat: float, steal: float = 7.0) -> messages.Sample:
         throttle = messages.Throttle(quota, 9.0, heat, 3.0, steal)

@@ -98,6 +98,31 @@ class GpuSlice(Part, frozen=True):
     memory_total_bytes: Known[float]
 
 
+class EccSample(Part, frozen=True):
+    """Memory errors of a GPU that ECC found."""
+
+    volatile_corrected: Known[float]
+    """Since the driver was loaded, or the GPU reset."""
+    volatile_uncorrected: Known[float]
+    aggregate_corrected: Known[float]
+    """Over the life of the GPU."""
+    aggregate_uncorrected: Known[float]
+
+
+class LinkSample(Part, frozen=True):
+    """Links from a GPU to others (NVLink)."""
+
+    count: Known[float]
+    active: Known[float]
+    link_bytes: Known[float] = field(name="link_bytes_per_s")
+    """Of one active link, in each direction."""
+    sent_bytes: Known[float] = field(name="sent_bytes_per_s")
+    """Of all links, since the previous sample."""
+    received_bytes: Known[float] = field(name="received_bytes_per_s")
+    errors: Known[float]
+    """CRC errors, replays and recoveries since the driver was loaded."""
+
+
 class GpuSample(Part, frozen=True):
     """One GPU."""
 
@@ -133,10 +158,39 @@ class GpuSample(Part, frozen=True):
     """Current generation of the link."""
     pcie_width: Known[float]
     """Current number of lanes."""
+    fan_share: Known[float]
+    """Speed of the fastest fan / its maximum."""
+    fan_rpm: Known[float]
+    """Rotations per minute of the first fan."""
+    ecc: EccSample
+    links: LinkSample
     throttled_by: str
     processes: Known[Annotated[list[ProcessOnGpu], EACH]]
     mig: list[GpuSlice]
     """MIG slices of the GPU."""
+
+
+class TemperatureSample(Part, frozen=True):
+    """Temperature sensor of the processor."""
+
+    name: str
+    """Label of the kernel's driver."""
+    celsius: Known[float]
+    critical_celsius: Known[float]
+
+
+class ThrottleSample(Part, frozen=True):
+    """Throttling, since the start of the machine or of the control group."""
+
+    quota_seconds: Known[float] = field(name="quota_s")
+    """In which tasks of the control groups had used up their CPU quota."""
+    quota_periods: Known[float]
+    heat_seconds: Known[float] = field(name="heat_s")
+    """Thermal throttling of at most four cores."""
+    heat_events: Known[float]
+    """Number of times that thermal throttling began."""
+    stolen_seconds: Known[float] = field(name="stolen_s")
+    """In which the hypervisor ran something else on the cores of the process."""
 
 
 class MachineSample(Part, frozen=True):
@@ -155,6 +209,9 @@ class MachineSample(Part, frozen=True):
     parallel_efficiency: Known[float]
     """CPU time / (wall time x torch's threads), over the last seconds in which forwards ran."""
     package_watts: Known[float] = field(name="package_w")
+    temperatures: Known[list[TemperatureSample]]
+    """One per package of the processor."""
+    throttle: Known[ThrottleSample]
     traffic: Known[TrafficSample]
     counters: Known[CounterSample]
     allocators: Known[list[AllocatorSample]]
@@ -199,6 +256,7 @@ def _sample(session: Session, sample: messages.Sample) -> MachineSample:
         core_utilisation=[core.utilisation for core in sample.cores],
         parallel_efficiency=parallel_efficiency(session),
         traffic=sample.traffic or NOT_RECORDED,
+        throttle=NOT_RECORDED if sample.throttle is None else fill(ThrottleSample, sample.throttle),
         counters=NOT_RECORDED if sample.counters is None else _counters(sample.counters),
         allocators=allocators
         if isinstance(allocators, messages.Unknown)

@@ -9,6 +9,7 @@ from tui_profiler.queries.cost.bound import Bound, bound, is_counted, kinds_seen
 from tui_profiler.queries.cost.breakdown import bound_shares
 from tui_profiler.queries.cost.machine import miss_share, parallel_efficiency
 from tui_profiler.queries.cost.totals import slowest_modules, throughput, why_no_times
+from tui_profiler.queries.hardware.gpu_facts import gpu_facts
 from tui_profiler.queries.panel.phrases import overhead_words
 from tui_profiler.queries.time.cores import thread_words
 from tui_profiler.queries.time.forward_kinds import forwards_words
@@ -176,16 +177,40 @@ def _sample(session: Session, sample: Sample) -> list[tuple[str, str]]:
         ),
         ("cache misses", figure_text.figure(miss_share(sample.counters), units.share)),
         ("package power", figure_text.figure(sample.package_watts, lambda v: f"{v:.1f} W")),
+        *figure_text.labelled("temperature", _temperatures(sample)),
+        *_heat(sample),
     ]
     if isinstance(sample.gpus, Unknown):
         return [*rows, ("gpu", f"{units.UNAVAILABLE} ({sample.gpus.reason})")]
     for gpu in sample.gpus:
         busy = figure_text.figure(gpu.utilisation, lambda v: f"{units.share(v)} busy")
         power = figure_text.figure(gpu.power_watts, lambda v: f"{v:.0f} W")
-        rows.append(
-            (
-                "gpu",
-                f"{gpu.name}: {busy}, {power}, {figure_text.figure(gpu.memory_bytes, units.size)}",
-            )
-        )
+        hot = figure_text.figure(gpu.temperature_celsius, units.degrees)
+        memory = figure_text.figure(gpu.memory_bytes, units.size)
+        fan = figure_text.figure(gpu.fan_share, units.share)
+        rows.append(("gpu", f"{gpu.name}: {busy}, {power}, {memory}, {hot}"))
+        rows.append(("", f"fan: {fan}"))
+        rows += [
+            ("", f"{label}: {figure_text.figure(value, written)}")
+            for label, value, written in gpu_facts(gpu)
+        ]
     return rows
+
+
+def _temperatures(sample: Sample) -> list[str]:
+    if isinstance(sample.temperatures, Unknown):
+        return [figure_text.figure(sample.temperatures, units.degrees)]
+    return [
+        f"{one.name}: {figure_text.figure(one.celsius, units.degrees)}"
+        for one in sample.temperatures
+    ]
+
+
+def _heat(sample: Sample) -> list[tuple[str, str]]:
+    """Return how often heat throttled the cores, where that is counted at all."""
+    if sample.throttle is None:
+        return []
+    often = figure_text.figure(
+        sample.throttle.heat_events, lambda v: f"{v:.0f} times by heat since boot"
+    )
+    return [("throttling", often)]

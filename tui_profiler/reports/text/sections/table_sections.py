@@ -294,6 +294,7 @@ def _machine(session: Session) -> Rows:
         ("peak RSS", _told(peak, lambda v: f"{units.size(v)} of the process")),
         *labelled("roofline", roofs),
         ("cache misses", _misses(sample)),
+        *labelled("temperature", _temperatures(sample)),
         *_allocators(sample),
         *_gpus(sample),
     ]
@@ -315,6 +316,15 @@ def _misses(sample: messages.Sample) -> str:
     return _told(
         machine.miss_share(sample.counters), lambda v: f"{units.share(v)} of references{last}"
     )
+
+
+def _temperatures(sample: messages.Sample) -> list[str]:
+    found = () if isinstance(sample.temperatures, messages.Unknown) else sample.temperatures
+    return [
+        f"{one.name} {units.degrees(one.celsius)}"
+        for one in found
+        if not isinstance(one.celsius, messages.Unknown)
+    ]
 
 
 def _allocators(sample: messages.Sample) -> Rows:
@@ -344,6 +354,9 @@ def _gpus(sample: messages.Sample) -> Rows:
             else f"{units.share(gpu.utilisation)} busy",
             "" if isinstance(gpu.power_watts, messages.Unknown) else f"{gpu.power_watts:.0f} W",
             f"throttled by {gpu.throttled_by}" if gpu.throttled_by else "",
+            f"{errors:.0f} uncorrected memory errors"
+            if (errors := messages.known(gpu.ecc.volatile_uncorrected))
+            else "",
         ]
         rows.append(("gpu", f"{gpu.name}  {', '.join(filter(None, parts))}"))
     return rows
