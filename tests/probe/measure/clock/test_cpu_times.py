@@ -140,9 +140,9 @@ def test_what_a_module_waits_for_a_core_is_its_own() -> None:
     assert waited[""] > 0.05
     assert waited[""] == pytest.approx(told, rel=0.1, abs=0.02)
     assert waited["0"] + waited["1.0"] + waited["2"] >= 0.8 * waited[""]
-    # Each has its CPU time, however long it waits.
+    # Each has its CPU time, however long it waits. Caches that another program used add to it.
     for path, expected in {"0": 2e-3, "1.0": 1e-3, "2": 4e-3}.items():
-        assert sorted(one[path][0] for one in found)[20] == pytest.approx(expected, rel=0.1)
+        assert sorted(one[path][0] for one in found)[4] == pytest.approx(expected, rel=0.1)
 
 
 def test_other_forwards_read_nothing_and_the_gate_is_as_before() -> None:
