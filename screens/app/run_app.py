@@ -14,8 +14,7 @@ from tui_profiler.formatting.text import safe
 from tui_profiler.messages import LoadSpec, Program, Request
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source, Told
-from tui_profiler.source.attached import Attached, AttachError, Found, attached
-from tui_profiler.source.family import family
+from tui_profiler.source.attached import Attached, AttachError, Found, attached, family
 from tui_profiler.source.ranks import Ranks, is_whole_run
 from tui_profiler.source.script import Script
 

@@ -22,6 +22,7 @@ from tui_profiler.source.torch_processes import UsersPrograms
 from tui_profiler.source.trials_beside import TriedBeside
 from tui_profiler.verbs.outcome import DONE, MODEL_FAILED
 
+from ..options import verbs as options
 from ..settings.appearance import AppearanceOptions, look_options
 from ..settings.preferences import read_preferences
 from ..start.programs import (
@@ -34,7 +35,6 @@ from ..start.programs import (
     source_of,
 )
 from ..terminal.standard_output import put, require_terminal, say
-from . import options
 
 
 @click.command("attach")

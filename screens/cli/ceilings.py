@@ -11,9 +11,9 @@ from tui_profiler.source.spawned import worker
 from tui_profiler.verbs.one_request import ceilings
 from tui_profiler.verbs.outcome import complaint, exit_code
 
+from ..options import verbs as options
 from ..options.model import MOST_THREADS
 from ..terminal.standard_output import Results, say, speaker
-from . import options
 
 
 @click.command("ceilings")

@@ -21,13 +21,13 @@ from tui_profiler.verbs.compare import compare
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS, complaint, exit_code, measured
 from tui_profiler.verbs.report import progress_line, trusted_line
 
+from ..options import verbs as options
 from ..options.model import Chosen, model_options_but
 from ..options.side import TypedSide, typed_side
 from ..settings.appearance import AppearanceOptions, look_options
 from ..settings.preferences import read_preferences
 from ..terminal.standard_output import Results, columns, is_terminal, require_terminal, say
 from ..views.compare.opened import Opened, opened
-from . import options
 
 _WHICH = ("A", "B")
 

@@ -19,6 +19,7 @@ from tui_profiler.session import EMPTY, apply
 from tui_profiler.source import Source
 
 from ..app.first_frame import first_frame
+from ..options import verbs as options
 from ..options.model import Chosen, model_options
 from ..settings.appearance import AppearanceOptions, look_options
 from ..settings.preferences import read_preferences
@@ -26,7 +27,6 @@ from ..terminal.early_frame import EarlyFrame, terminal_size
 from ..terminal.standard_output import require_terminal, say
 from ..web.driver import is_served
 from ..web.launch import to_browsers
-from . import options
 
 RECALL_SECONDS = 0.05
 """What a first frame waits for the cached tree: a large one comes after it."""

@@ -18,10 +18,10 @@ from tui_profiler.source.attached import AttachError
 from tui_profiler.source.script import Script
 from tui_profiler.verbs.export import EXTRA, Latest, end, otlp_exporter, send, serve
 
+from ..options import verbs as options
 from ..options.model import BUDGET_HELP, Share
 from ..start.programs import follow, refused
 from ..terminal.standard_output import say
-from . import options
 
 _MOST_PORT = 65_535
 

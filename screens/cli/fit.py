@@ -15,9 +15,9 @@ from tui_profiler.source.spawned import worker
 from tui_profiler.verbs.outcome import complaint, exit_code
 from tui_profiler.verbs.report import at_batches
 
+from ..options import verbs as options
 from ..options.model import Chosen, MemorySize, model_options_but
 from ..terminal.standard_output import Results, say, speaker
-from . import options
 
 
 class FitOptions(Struct, frozen=True):

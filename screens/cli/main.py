@@ -63,7 +63,7 @@ _VERBS = (
     ("explore", "explore", "Explore a running model on screen."),
     ("export", "export", "Export metrics of a program to Prometheus or OpenTelemetry."),
     ("fit", "fit", "Report which GPUs a model fits on, from data sheets."),
-    ("mcp", "mcp", "Start a Model Context Protocol server for coding agents."),
+    ("mcp", "mcp.verb", "Start a Model Context Protocol server for coding agents."),
     ("models", "models", "List the names of models."),
     ("onnx", "onnx", "Export a model to ONNX."),
     ("open", "open", "Play a recording, on screen."),
@@ -104,7 +104,7 @@ class _Verbs(click.Group):
         if not args and is_terminal():
             args = ["explore"]
         if args and args[0] not in (*self.commands, "--help", "--version"):
-            from .options import require_known  # noqa: PLC0415 # as the verbs
+            from ..options.verbs import require_known  # noqa: PLC0415 # as the verbs
 
             with ctx:
                 require_known(args[0], self.list_commands(ctx))
@@ -121,7 +121,7 @@ class _Verbs(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the verbs and the models that begin so."""
-        from .options import models_and_files  # noqa: PLC0415 # as the verbs
+        from ..options.verbs import models_and_files  # noqa: PLC0415 # as the verbs
 
         found = super().shell_complete(ctx, incomplete)
         return [*models_and_files(ctx, None, incomplete), *found]

@@ -11,9 +11,9 @@ from tui_profiler.source.spawned import worker
 from tui_profiler.verbs.one_request import exported_lines, onnx
 from tui_profiler.verbs.outcome import MODEL_FAILED, complaint, exit_code
 
+from ..options import verbs as options
 from ..options.model import TRAINING, Chosen, model_options_but
 from ..terminal.standard_output import put, require_writable, say, speaker
-from . import options
 
 
 @click.command("onnx")

@@ -9,9 +9,9 @@ from tui_profiler.recording.reader import open_recording
 from tui_profiler.source.recorded import Player
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS
 
+from ..options import verbs as options
 from ..settings.appearance import AppearanceOptions, look_options
 from ..terminal.standard_output import require_terminal, say
-from . import options
 
 
 @click.command("open")

@@ -27,10 +27,10 @@ from tui_profiler.source.spawned import worker
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS, MODEL_FAILED, complaint, exit_code
 from tui_profiler.verbs.record import record
 
+from ..options import verbs as options
 from ..options.model import Chosen, model_options
 from ..start.programs import follow, refused
 from ..terminal.standard_output import say, speaker
-from . import options
 
 _MORE_ROOM = "try another -o FILE, on a file system with more room"
 

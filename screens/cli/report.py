@@ -17,10 +17,10 @@ from tui_profiler.source.spawned import worker
 from tui_profiler.verbs.outcome import complaint, exit_code, failure, measured
 from tui_profiler.verbs.report import report
 
+from ..options import verbs as options
 from ..options.model import Chosen, model_options
 from ..start.programs import follow, not_attached
 from ..terminal.standard_output import Results, say, speaker
-from . import options
 
 MOST_JOBS = 256
 

@@ -24,8 +24,8 @@ from tui_profiler.reports.text.text import as_text, part_lines
 from tui_profiler.session import Session
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS, DONE
 
+from ..options.verbs import ReportOptions
 from ..terminal.standard_output import Results, columns, say
-from .options import ReportOptions
 
 CHECK_FAILED = 3
 

@@ -31,10 +31,10 @@ from tui_profiler.source.script import Script
 from tui_profiler.source.trials_beside import TriedBeside
 from tui_profiler.verbs.record import RecordingSource
 
+from ..options import verbs as options
 from ..options.model import BUDGET_HELP, Share, file_option
 from ..settings.appearance import AppearanceOptions, look_options
 from ..terminal.standard_output import columns, put_into, require_terminal, require_writable, say
-from . import options
 
 
 class RunOptions(Struct, frozen=True):

@@ -22,10 +22,10 @@ from tui_profiler.reports.text.sweep import sweep_table
 from tui_profiler.source.spawned import worker
 from tui_profiler.verbs.sweep import estimated_seconds, exit_code, sweep
 
+from ..options import verbs as options
 from ..options.model import MOST_BATCH, MOST_THREADS, Chosen, model_options_but
 from ..settings.appearance import glyphs_for
 from ..terminal.standard_output import Results, columns, say, speaker
-from . import options
 
 MOST_POINTS = 200
 MOST_ROUNDS = 20

@@ -24,9 +24,9 @@ from tui_profiler.source.spawned import worker
 from tui_profiler.verbs.outcome import DONE, complaint, exit_code
 from tui_profiler.verbs.trials import try_out
 
+from ..options import verbs as options
 from ..options.model import Chosen, model_options_but
 from ..terminal.standard_output import Results, columns, say, speaker
-from . import options
 
 MOST_GIB = 1 << 20
 _GIB = 1 << 30

@@ -12,9 +12,9 @@ from tui_profiler.source.spawned import worker
 from tui_profiler.verbs.one_request import exit_code, verify
 from tui_profiler.verbs.outcome import DONE, complaint
 
+from ..options import verbs as options
 from ..options.model import TRAINING, Chosen, model_options_but
 from ..terminal.standard_output import Results, columns, say, speaker
-from . import options
 
 
 @click.command("verify")

@@ -19,7 +19,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from demo_models.hostile import NAMES
 from screens.cli.main import main
-from screens.cli.mcp_tools import LIMIT_SECONDS, MOST_BYTES, NoAnswerError, Tools
+from screens.cli.mcp.tools import LIMIT_SECONDS, MOST_BYTES, NoAnswerError, Tools
 from tests.probe.watch.watched_program import ROOT, WatchedProgram, sockets_folder
 from tests.recording.files import timed, write
 from tests.small_model import FACTS, MEASURED, TRACED, cost, node

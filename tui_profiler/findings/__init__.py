@@ -6,19 +6,18 @@ from tui_profiler.figures.units import energy
 from tui_profiler.findings.evidence.finding import Check, Finding, Gain, Kind
 from tui_profiler.findings.evidence.training_step import why_no_advice
 from tui_profiler.findings.execution.autocast import bf16_autocast, fp16_autocast
-from tui_profiler.findings.execution.checkpoint import checkpoint
 from tui_profiler.findings.execution.compile import compile_model
-from tui_profiler.findings.execution.first_nan import first_nan
-from tui_profiler.findings.execution.graph_breaks import graph_breaks
+from tui_profiler.findings.execution.compiled import graph_breaks, recompiles
 from tui_profiler.findings.execution.host import host_overhead, input_idle
 from tui_profiler.findings.execution.inference_mode import inference_mode
 from tui_profiler.findings.execution.larger_batch import larger_batch
 from tui_profiler.findings.execution.pin_memory import pin_memory
-from tui_profiler.findings.execution.recompiles import recompiles
 from tui_profiler.findings.execution.synchronise import synchronise
 from tui_profiler.findings.execution.threads import threads
 from tui_profiler.findings.execution.training import (
     accumulate,
+    checkpoint,
+    first_nan,
     loader_workers,
     optimizer_loop,
     recompute,
@@ -26,13 +25,12 @@ from tui_profiler.findings.execution.training import (
 )
 from tui_profiler.findings.execution.zero_grad import zero_grad
 from tui_profiler.findings.model.alignment import alignment
+from tui_profiler.findings.model.attention import sdpa, static_kv_cache
 from tui_profiler.findings.model.channels_last import channels_last
 from tui_profiler.findings.model.fuse_activation import fuse_activation
 from tui_profiler.findings.model.int8_dynamic import int8_dynamic
 from tui_profiler.findings.model.no_ops import fold_conv_bn, remove_dropout_identity
 from tui_profiler.findings.model.peak_activations import peak_activations
-from tui_profiler.findings.model.sdpa import sdpa
-from tui_profiler.findings.model.static_kv_cache import static_kv_cache
 from tui_profiler.findings.model.upcast import upcast
 from tui_profiler.findings.model.weights import pruning, quantise_weights, unused_parameters
 from tui_profiler.messages import Unknown

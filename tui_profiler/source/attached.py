@@ -39,7 +39,7 @@ from tui_profiler.messages import (
     Program,
     Request,
 )
-from tui_profiler.source.torch_processes import UsersPrograms
+from tui_profiler.source.torch_processes import UsersPrograms, descendants
 
 READ_BYTES = 256 * 1024
 HELLO_SECONDS = 3.0
@@ -84,6 +84,18 @@ def find(among: Collection[int] | None = None) -> list[Found]:
     wanted = [one for one in places() if among is None or one.pid in among]
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool:  # One that is stopped must not hide the others.
         return [found for found in pool.map(_asked, wanted) if found is not None]
+
+
+def family(pid: int) -> list[Found]:
+    """Ask a process and its descendants who they are; those that listen, in the order of their ids.
+
+    Workers of data loaders are left out: they run no model.
+
+    Args:
+        pid: of the process.
+    """
+    found = find({pid, *descendants(pid)})
+    return [one for one in found if one.program is None or not one.program.role]
 
 
 def not_listening(torch: UsersPrograms, listening: Iterable[Found]) -> list[Found]:

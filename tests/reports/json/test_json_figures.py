@@ -28,8 +28,8 @@ from tui_profiler import messages
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.time.node_seconds import NO_CPU_TIME
 from tui_profiler.queries.training.step import NO_STEP
-from tui_profiler.reports.json import measured as json_measured
 from tui_profiler.reports.json.report import as_json
+from tui_profiler.reports.json.sections import measured as json_measured
 from tui_profiler.reports.json_values import (
     EACH,
     NOT_FINITE,

@@ -26,8 +26,8 @@ from tests.small_model import (
     tick,
 )
 from tui_profiler import messages
-from tui_profiler.reports.json.measured import LEFT_OUT, NOT_CALLED
 from tui_profiler.reports.json.report import json_report
+from tui_profiler.reports.json.sections.measured import LEFT_OUT, NOT_CALLED
 from tui_profiler.reports.text.table import table
 from tui_profiler.session import EMPTY, Session
 

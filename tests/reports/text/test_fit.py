@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from screens.cli.options import Devices
+from screens.options.verbs import Devices
 from tests.findings.made import on_paper
 from tui_profiler.queries.hardware.data_sheets import data_sheets
 from tui_profiler.queries.hardware.fits import RESERVE_BYTES, fitted

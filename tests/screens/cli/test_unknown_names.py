@@ -75,7 +75,7 @@ NOT_REFUSED = ("net.py:build", "package.module:Class", "hf:dir", "timm:x", "a.pt
 
 @pytest.mark.parametrize("name", NOT_REFUSED)
 def test_names_that_there_are_and_other_sources_pass(name: str) -> None:
-    from screens.cli.options import require_known
+    from screens.options.verbs import require_known
 
     with CliRunner().isolation():
         require_known(name)

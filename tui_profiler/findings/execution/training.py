@@ -1,12 +1,14 @@
-"""Findings of a measured training step, each from its share of the step.
+"""Findings of a training step: from shares of the measured one, its memory, its values.
 
-``loader-workers``, ``optimizer-loop``, ``slow-line``, ``recompute``, ``accumulate``.
+``loader-workers``, ``optimizer-loop``, ``slow-line``, ``recompute``, ``accumulate``;
+``checkpoint``; ``first-nan``.
 """
 
 import re
 
-from tui_profiler.figures.units import duration
-from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.figures.units import duration, size
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check, counted
+from tui_profiler.findings.evidence.time_share import share_of
 from tui_profiler.findings.evidence.training_step import (
     at_most,
     of_step,
@@ -15,8 +17,16 @@ from tui_profiler.findings.evidence.training_step import (
     share_of_step,
 )
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import OptimizerSettings, SourceLine, TrainingStep, Unknown, known
+from tui_profiler.messages import (
+    Checkpointing,
+    OptimizerSettings,
+    SourceLine,
+    TrainingStep,
+    Unknown,
+    known,
+)
 from tui_profiler.queries.time.modes import runs_own_steps
+from tui_profiler.queries.training import paper, values
 from tui_profiler.queries.training.step import line_name, whole_line_name
 from tui_profiler.session import Session
 
@@ -236,4 +246,87 @@ def accumulate(session: Session) -> Finding | None:
         gains=(Gain("time", share / 2, formula, "derived"),),
         why_no_trial="it changes the training, which a trial does not run",
         is_of_step=True,
+    )
+
+
+PEAK_SHARE = 0.1
+"""Of the peak of a step, that it saves."""
+
+
+@check("checkpoint", holds_in="training")
+def checkpoint(session: Session) -> Finding | None:
+    """Find the modules whose checkpointing lowers the peak most."""
+    found, whole = paper.best_checkpointing(session), known(paper.peak_bytes(session))
+    if not found or not whole:
+        return None
+    best = found[0]
+    share = share_of(whole - best.peak, whole)
+    if share < PEAK_SHARE:
+        return None
+    is_own = runs_own_steps(session)
+    formula = f"a peak of {size(best.peak)} instead of {size(whole)}, on paper"
+    return Finding(
+        kind="checkpoint",
+        title=f"checkpoint {counted(len(best.nodes), 'module')}, if memory is short",
+        why=(
+            "They keep only their inputs, and run their forward again in the backward: the step"
+            " takes longer, and gradients stay the same."
+        ),
+        nodes=best.nodes,
+        evidence=(
+            Evidence(
+                "activations no longer saved for the backward", best.saved_bytes, "B", "derived"
+            ),
+            Evidence("recomputed FLOPs per pass, at most", best.flops, "count", "derived"),
+            *_again(session, best),
+        ),
+        gains=(Gain("memory", share, formula, "derived"),),
+        trial="checkpoint" if is_own else None,
+        why_no_trial="" if is_own else "the model is the program's, which a trial does not run",
+        is_of_step=True,
+    )
+
+
+def _again(session: Session, best: Checkpointing) -> tuple[Evidence, ...]:
+    """Return the time of their forward, which each step then has once more."""
+    step, training = recorded_step(session), session.training
+    if step is None or training is None:
+        return ()
+    times = [training.of(node) for node in best.nodes]
+    seconds = sum(one.forward for one in times if one is not None)
+    whole = known(step.seconds) or 0.0
+    what = f"one more forward of these modules per step of {duration(whole)}"
+    return (Evidence(what, seconds, "s", "derived"),) if all(times) else ()
+
+
+_WHY_NAN: dict[str, str] = {
+    "input": "It is in the input of the model: in the data, or made by preprocessing.",
+    "activation": "No child module returned one before: it comes from the module's own operators or"
+    " parameters.",
+    "gradient": "Gradients later in the model have none: it comes from the backward of what reads"
+    " this output, or from the loss.",
+    "parameter gradient": "Gradients of activations have none: it comes from computing this"
+    " gradient, from summing it over ranks, or from unscaling or clipping.",
+}
+
+
+@check("first-nan", holds_in="both")
+def first_nan(session: Session) -> Finding | None:
+    """Find the module and the step in which a NaN was seen first."""
+    found = values.first_nan(session)
+    if found is None:
+        return None
+    return Finding(
+        kind="first-nan",
+        title=values.nan_words(session),
+        why=f"{_WHY_NAN[found.kind]} Only some steps are read: it may be older than its step.",
+        nodes=(found.node,),
+        evidence=(
+            Evidence("share of its elements", found.share, "share", "measured"),
+            Evidence("step", float(found.step), "count", "measured"),
+        ),
+        gains=(
+            Gain("time", Unknown("a NaN is an error, not a cost"), "nothing is saved", "measured"),
+        ),
+        why_no_trial="its cause is in the program, which a trial does not run",
     )

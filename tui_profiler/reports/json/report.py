@@ -35,13 +35,13 @@ from tui_profiler.queries.time.modes import ModeName, mode, runs_own_steps, show
 from tui_profiler.queries.training import backward_bound, paper
 from tui_profiler.queries.tree.depth import to_depth
 from tui_profiler.reports import json_values
-from tui_profiler.reports.json.compilation import Compilation, compilation_section
-from tui_profiler.reports.json.energy import Energy, LayerEnergy, layer_energy
-from tui_profiler.reports.json.findings import Findings, findings_section
 from tui_profiler.reports.json.fit import OnDevice, on_device
-from tui_profiler.reports.json.generation import Generation
-from tui_profiler.reports.json.hardware import Hardware
-from tui_profiler.reports.json.measured import (
+from tui_profiler.reports.json.sections.compilation import Compilation, compilation_section
+from tui_profiler.reports.json.sections.energy import Energy, LayerEnergy, layer_energy
+from tui_profiler.reports.json.sections.findings import Findings, findings_section
+from tui_profiler.reports.json.sections.generation import Generation
+from tui_profiler.reports.json.sections.hardware import Hardware
+from tui_profiler.reports.json.sections.measured import (
     Latency,
     LayerMemory,
     MeasuredMemory,
@@ -53,8 +53,8 @@ from tui_profiler.reports.json.measured import (
     measured_memory,
     timing,
 )
-from tui_profiler.reports.json.out_of_memory import OutOfMemory, out_of_memory_section
-from tui_profiler.reports.json.paper import (
+from tui_profiler.reports.json.sections.out_of_memory import OutOfMemory, out_of_memory_section
+from tui_profiler.reports.json.sections.paper import (
     IntensityBand,
     LayerType,
     OperatorType,
@@ -62,15 +62,15 @@ from tui_profiler.reports.json.paper import (
     distribution,
     peak_memory,
 )
-from tui_profiler.reports.json.parameters import (
+from tui_profiler.reports.json.sections.parameters import (
     File,
     ParameterValues,
     file_section,
     parameters_section,
 )
-from tui_profiler.reports.json.step import Step
-from tui_profiler.reports.json.train import Train, train_section
-from tui_profiler.reports.json.values import ValuesRead, values_section
+from tui_profiler.reports.json.sections.step import Step
+from tui_profiler.reports.json.sections.train import Train, train_section
+from tui_profiler.reports.json.sections.values import ValuesRead, values_section
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.data_dependence import Bounded
 

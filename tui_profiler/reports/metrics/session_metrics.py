@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Unknown
-from tui_profiler.reports.json.energy import Energy, EnergyOfForward
-from tui_profiler.reports.json.generation import Cache, Generation
-from tui_profiler.reports.json.hardware import GpuSample, Hardware, MachineSample
-from tui_profiler.reports.json.measured import Latency, Overhead, Throughput, Timing
 from tui_profiler.reports.json.report import Bottlenecks, Report, report_of
-from tui_profiler.reports.json.step import Step, StepPart, StepParts
+from tui_profiler.reports.json.sections.energy import Energy, EnergyOfForward
+from tui_profiler.reports.json.sections.generation import Cache, Generation
+from tui_profiler.reports.json.sections.hardware import GpuSample, Hardware, MachineSample
+from tui_profiler.reports.json.sections.measured import Latency, Overhead, Throughput, Timing
+from tui_profiler.reports.json.sections.step import Step, StepPart, StepParts
 from tui_profiler.session import Session
 
 PREFIX = "tui_profiler_"

@@ -11,10 +11,9 @@ from tui_profiler.reports.text.sections.generation import generation_sections
 from tui_profiler.reports.text.sections.memory import memory_section
 from tui_profiler.reports.text.sections.parameters import parameters_section
 from tui_profiler.reports.text.sections.profile import profile
-from tui_profiler.reports.text.sections.step import step_sections
+from tui_profiler.reports.text.sections.step import step_sections, values_sections
 from tui_profiler.reports.text.sections.summary import summary
 from tui_profiler.reports.text.sections.training import training_sections
-from tui_profiler.reports.text.sections.values import values_sections
 from tui_profiler.reports.text.text import as_text
 from tui_profiler.session import Session
 

@@ -17,10 +17,10 @@ from tui_profiler.queries.time.node_seconds import (
     why_no_cpu_time,
 )
 from tui_profiler.queries.time.slow_forwards import CauseName, causes
-from tui_profiler.reports.json.energy import Energy, energy
-from tui_profiler.reports.json.generation import Generation, generation_section
-from tui_profiler.reports.json.hardware import Hardware, hardware
-from tui_profiler.reports.json.step import Step, node_step, step_section
+from tui_profiler.reports.json.sections.energy import Energy, energy
+from tui_profiler.reports.json.sections.generation import Generation, generation_section
+from tui_profiler.reports.json.sections.hardware import Hardware, hardware
+from tui_profiler.reports.json.sections.step import Step, node_step, step_section
 from tui_profiler.reports.json_values import Count, Known, OfSome, Part, Size, fill, or_why
 from tui_profiler.session import Session
 

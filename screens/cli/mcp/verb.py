@@ -62,14 +62,14 @@ def made() -> "MCPServer[None]":
     from mcp.server.mcpserver.exceptions import ToolError  # noqa: PLC0415
     from mcp.types import ToolAnnotations  # noqa: PLC0415
 
-    from . import mcp_tools  # noqa: PLC0415
+    from . import tools  # noqa: PLC0415
 
     def with_errors(tool: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:
         @functools.wraps(tool)
         async def answered(*values: object, **named: object) -> str:
             try:
                 return await tool(*values, **named)
-            except mcp_tools.NoAnswerError as error:
+            except tools.NoAnswerError as error:
                 raise ToolError(safe(str(error))) from None
 
         return answered
@@ -78,6 +78,6 @@ def made() -> "MCPServer[None]":
         "tui-profiler", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR"
     )
     read_only = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
-    for tool in mcp_tools.Tools().all():
+    for tool in tools.Tools().all():
         server.add_tool(with_errors(tool), annotations=read_only, structured_output=False)
     return server

@@ -22,10 +22,10 @@ from tui_profiler.messages import Start
 from tui_profiler.queries.compare.comparison import comparison
 from tui_profiler.queries.compare.side import Side, side_of
 from tui_profiler.recording.kind import RecordingError, is_recording
-from tui_profiler.reports.json.findings import findings_section
 from tui_profiler.reports.json.reader import read_report
 from tui_profiler.reports.json.report import layer_as_json
 from tui_profiler.reports.json.report_file import ReportError, is_report
+from tui_profiler.reports.json.sections.findings import findings_section
 from tui_profiler.reports.json_values import Json, one_line, values_of
 from tui_profiler.reports.text.brief import TOP, brief, node_of
 from tui_profiler.reports.text.compare import compare_table
@@ -38,9 +38,9 @@ from tui_profiler.source.spawned import worker
 from tui_profiler.verbs.outcome import complaint
 from tui_profiler.verbs.report import followed, is_complete
 
-from ..options.side import typed_side
-from ..start.programs import HOW, choose, columns
-from .options import require_known
+from ...options.side import typed_side
+from ...options.verbs import require_known
+from ...start.programs import HOW, choose, columns
 
 MOST_BYTES = 8192
 LIMIT_SECONDS = 120.0

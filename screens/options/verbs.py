@@ -20,7 +20,7 @@ from tui_profiler.recording.kind import is_recording
 from tui_profiler.system.demos import PREFIX, demo_names
 from tui_profiler.system.library_names import timm_names, torchvision_names
 
-from ..options.model import STOCK_OUTPUT, Chosen, file_option
+from .model import STOCK_OUTPUT, Chosen, file_option
 
 _BARE_NAME = re.compile(r"[A-Za-z_][\w-]*")
 _LIKE_A_VERB = 0.66

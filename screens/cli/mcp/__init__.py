@@ -1,0 +1,1 @@
+"""The verb ``mcp`` and the tools that it serves."""
