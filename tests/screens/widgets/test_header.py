@@ -9,6 +9,8 @@ from screens.widgets.header import header_lines
 from screens.widgets.lines import line_width, text
 from screens.widgets.rows import Look
 from screens.widgets.status import status_lines
+from tests.generation_session import GENERATION
+from tests.queries.training import trained
 from tests.screens.panel_session import LOADING, TRACED, folded, live, tick
 from tui_profiler.messages import (
     Ended,
@@ -16,6 +18,7 @@ from tui_profiler.messages import (
     Heartbeat,
     LoadSpec,
     LoopState,
+    Message,
     Overhead,
     Printed,
     StageStarted,
@@ -68,6 +71,14 @@ def test_a_held_model_says_how_to_let_it_run():
 def test_a_forward_that_does_not_end_is_named():
     hanging = folded((Heartbeat(30.0, 12.4),), live())
     assert header(hanging, 31.0).endswith(" ● in one forward 12 s ")
+
+
+@pytest.mark.parametrize(
+    ("runs", "unit"), [(trained.cost(), "step"), (GENERATION, "request")], ids=["step", "request"]
+)
+def test_a_worker_s_step_or_request_that_does_not_end_is_named(runs: Message, unit: str) -> None:
+    hanging = folded((runs, Heartbeat(30.0, 12.4)), live())
+    assert header(hanging, 31.0).endswith(f" ● in one {unit} 12 s ")
 
 
 def test_loading_counts_and_then_names_the_stage():

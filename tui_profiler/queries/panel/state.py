@@ -8,6 +8,7 @@ from msgspec import Struct
 from tui_profiler.figures.units import clock, three_digits
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Ended
+from tui_profiler.queries.time.modes import is_program, runs_own_steps
 from tui_profiler.session import Session, StageRecord
 
 StateKind: TypeAlias = Literal[
@@ -101,7 +102,7 @@ def _working(session: Session, now: float) -> State:
         return State("finished", "finished", safe(loop.detail))
     if loop is not None and session.forward_seconds > STALE_SECONDS:
         # Before the first figures too: a forward may never return.
-        return State("live", "in one forward", whole_seconds(session.forward_seconds))
+        return State("live", f"in one {_unit(session)}", whole_seconds(session.forward_seconds))
     stage = running_stage(session)
     if session.timings is None or (stage is not None and loop is None):
         if session.tree is not None and stage is not None:
@@ -114,6 +115,14 @@ def _working(session: Session, now: float) -> State:
             )  # How old the program is does not matter.
         return State("loading", "loading", seconds_text(now))
     return State("live", "live")
+
+
+def _unit(session: Session) -> str:
+    """Return what the worker runs one after another."""
+    if runs_own_steps(session):
+        return "step"
+    is_own = session.generation is not None and not is_program(session)
+    return "request" if is_own else "forward"
 
 
 def whole_seconds(seconds: float) -> str:
