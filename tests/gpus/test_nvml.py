@@ -6,10 +6,6 @@ Each test is a program in a fresh process, because the loader looks for the libr
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -17,6 +13,7 @@ import msgspec
 import pynvml
 import pytest
 
+from tests.gpus import fresh_program
 from tui_profiler.gpus.watch import GpuWatch
 from tui_profiler.messages import (
     EccErrors,
@@ -34,11 +31,11 @@ HAS_TEMPERATURE_V = hasattr(pynvml, "nvmlDeviceGetTemperatureV")
 """Whether nvidia-ml-py has it; 12.560, the lowest that is supported, does not."""
 HAS_FAN_RPM = hasattr(pynvml, "nvmlDeviceGetFanSpeedRPM")
 OLD = Unknown("this NVIDIA driver does not report it")
-COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 PRELUDE = """
 import ctypes, msgspec
-from tui_profiler.gpus.watch import GpuWatch
+from tui_profiler.gpus.gpus import Gpus
 from tui_profiler.gpus.nvml import Nvml
+from tui_profiler.gpus.watch import GpuWatch
 
 def show(reading):
     print(msgspec.json.encode(reading).decode(), flush=True)
@@ -57,26 +54,11 @@ NOT_SUPPORTED, DRIVER_NOT_LOADED, LOST, UNNAMED = 3, 9, 15, 777
 
 
 def build(folder: Path, *options: str) -> Path:
-    if COMPILER is None:
-        pytest.skip("no C compiler to build the fake driver with")
-    library = folder / "libnvidia-ml.so.1"
-    command = [COMPILER, "-shared", "-fPIC", "-pthread", *options, str(SOURCE), "-o", str(library)]
-    subprocess.run(command, check=True)
-    return folder
+    return fresh_program.build(SOURCE, folder / "libnvidia-ml.so.1", *options)
 
 
 def run(folder: Path, program: str, prelude: str = PRELUDE) -> list[bytes]:
-    done = subprocess.run(
-        [sys.executable, "-c", prelude + program],
-        env=os.environ
-        | {"LD_LIBRARY_PATH": str(folder), "FAKE_NVML_LOG": str(folder / "sessions")},
-        capture_output=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    assert done.stderr == b""
-    return done.stdout.splitlines()
+    return fresh_program.run(folder, prelude + program, FAKE_NVML_LOG=str(folder / "sessions"))
 
 
 def readings(folder: Path, program: str) -> list[tuple[Gpu, ...] | Unknown]:
@@ -457,7 +439,7 @@ print("pynvml" in sys.modules)
 def test_a_slow_driver_never_holds_up_a_sample(driver: Path) -> None:
     program = """
 fake.fake_hold(1)
-watch = GpuWatch(Nvml.gpus, patience=0.01)
+watch = GpuWatch(Gpus.gpus, patience=0.01)
 show(watch.answer(0.0))
 fake.fake_hold(0)
 while isinstance(reading := watch.answer(1.0), msgspec.Struct):
@@ -476,15 +458,15 @@ print("[]" if fake.fake_sessions() == 0 else fake.fake_sessions())
 """
     starting, awake, late, held, sessions = readings(driver, program)
 
-    assert starting == Unknown("NVIDIA driver still starting")
+    assert starting == Unknown("GPU driver still starting")
     assert [gpu.power_watts for gpu in awake] == [312.5, 312.5]
     assert late == awake
-    assert held == Unknown("no answer from the NVIDIA driver")
+    assert held == Unknown("no answer from the GPU driver")
     assert sessions == ()
 
 
 def test_a_driver_that_hangs_does_not_hold_up_the_end(driver: Path) -> None:
-    program = "watch = GpuWatch(Nvml.gpus); watch.answer(0.0); fake.fake_hold(1); watch.answer(1.0)"
+    program = "watch = GpuWatch(Gpus.gpus); watch.answer(0.0); fake.fake_hold(1); watch.answer(1.0)"
 
     assert run(driver, program) == []  # within run's time limit
 
@@ -494,13 +476,13 @@ def test_no_session_is_left_open_at_exit(driver: Path, ending: str) -> None:
     log = driver / "sessions"
     log.unlink(missing_ok=True)
 
-    run(driver, f"watch = GpuWatch(Nvml.gpus, patience=30.0)\nshow(watch.answer(0.0))\n{ending}")
+    run(driver, f"watch = GpuWatch(Gpus.gpus, patience=30.0)\nshow(watch.answer(0.0))\n{ending}")
 
     assert log.read_text().split() == ["init", "shutdown"]
 
 
 def test_a_closed_watch_says_so(driver: Path) -> None:
-    program = "watch = GpuWatch(Nvml.gpus); watch.close(); watch.close(); show(watch.answer(0.0))"
+    program = "watch = GpuWatch(Gpus.gpus); watch.close(); watch.close(); show(watch.answer(0.0))"
 
     assert readings(driver, program) == [Unknown("device counters are closed")]
 
@@ -563,7 +545,7 @@ def test_it_may_be_closed_while_its_thread_is_being_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Who leaves the explorer closes it on the event loop, and another thread asks.
-    watch: GpuWatch[object] = GpuWatch(lambda _nvml, _now: Unknown("nobody is asked"))
+    watch: GpuWatch[object] = GpuWatch(lambda _gpus, _now: Unknown("nobody is asked"))
     start, raised, done = threading.Thread.start, [], threading.Event()
 
     def close() -> None:
@@ -576,7 +558,7 @@ def test_it_may_be_closed_while_its_thread_is_being_started(
     closer = threading.Thread(target=close)
 
     def closed_meanwhile(thread: threading.Thread) -> None:
-        if thread.name == "tui-profiler-nvml":
+        if thread.name == "tui-profiler-gpus":
             start(closer)
             done.wait(0.2)  # Over at once where it does not wait for this thread.
         start(thread)
@@ -587,4 +569,4 @@ def test_it_may_be_closed_while_its_thread_is_being_started(
     closer.join()
     assert raised == []
     names = {thread.name for thread in threading.enumerate() if thread not in before}
-    assert "tui-profiler-nvml" not in names
+    assert "tui-profiler-gpus" not in names

@@ -1,9 +1,6 @@
 """Counters of NVIDIA GPUs through NVML, every figure by itself known or unknown.
 
-1. Nothing here raises because of a driver: one that is absent, too old, or dies in the middle of a
-   session is an ``Unknown`` with its reason, and one GPU's failure never hides the others.
-2. A driver or GPU that failed is asked again after 30 s, not before: opening can take seconds.
-3. Calls can block while a GPU falls off its bus, so that they belong in a thread (``gpus.py``).
+A GPU that failed is asked again after 30 s, as the driver is (``driver.py``).
 
 Which GPU of the driver is which ``cuda:N`` of this process:
 
@@ -13,10 +10,10 @@ NVML counts every GPU of the machine in the order of the PCI bus; CUDA counts th
 Source: NVIDIA, CUDA C++ Programming Guide, "CUDA Environment Variables"; Multi-Instance GPU User
 Guide, "CUDA Device Enumeration".
 
-4. The list ends before the first entry that names nothing: what follows is not visible.
-5. An entry is a number, a UUID or the beginning of one, ``GPU-…`` or ``MIG-…``.
-6. A process computes on one slice of a divided GPU at most, so that CUDA shows one.
-7. Numbers are sure only in the order of the bus, or where all GPUs are of one kind.
+1. The list ends before the first entry that names nothing: what follows is not visible.
+2. An entry is a number, a UUID or the beginning of one, ``GPU-…`` or ``MIG-…``.
+3. A process computes on one slice of a divided GPU at most, so that CUDA shows one.
+4. Numbers are sure only in the order of the bus, or where all GPUs are of one kind.
 """
 
 import ctypes
@@ -35,8 +32,10 @@ from tui_profiler.gpus.device import (
     Device,
     reason,
 )
-from tui_profiler.messages import Figure, Gpu, GpuProcess, Unknown
+from tui_profiler.gpus.driver import RETRY_SECONDS, EnergyOfGpu, OfProcesses, Opened
+from tui_profiler.messages import Gpu, Unknown
 
+NO_GPUS = Unknown("no NVIDIA GPU on this machine")
 _UNSURE = "?"
 
 
@@ -123,7 +122,6 @@ def _named(entry: str, gpus: Sequence[Present]) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-_RETRY_SECONDS = 30.0
 _T = TypeVar("_T")
 
 
@@ -137,6 +135,9 @@ class Nvml:
             process; None before. What the environment says is only a forecast of that.
     """
 
+    maker = "NVIDIA"
+    absent: tuple[Unknown, ...] = (NO_DRIVER, NO_GPUS)
+
     def __init__(
         self,
         device_indices: Sequence[int] | None = None,
@@ -144,9 +145,7 @@ class Nvml:
     ) -> None:
         self._indices = device_indices
         self._cuda_uuids = cuda_uuids
-        self._library: ModuleType | None = None
-        self._failure = NO_DRIVER
-        self._retry_at = float("-inf")
+        self._library = Opened(_open, _shut_down)
         self._devices: dict[int, Device] = {}
 
     def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
@@ -158,17 +157,20 @@ class Nvml:
         found = self._each(now, Device.gpu)
         return found if isinstance(found, Unknown) else self._numbered(found)
 
-    def energy(self, now: float) -> tuple[tuple[str, Figure, Figure, Figure], ...] | Unknown:
+    def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
         """Ask every GPU for its name, joules since the driver was loaded, watts, and their limit.
 
         Args:
             now: As for ``gpus``.
         """
-        return self._each(now, lambda one: (one.name, one.joules(), one.watts(), one.limit_watts()))
+        return self._each(
+            now,
+            lambda one: EnergyOfGpu(
+                one.index, one.name, one.joules(), one.watts(), one.limit_watts()
+            ),
+        )
 
-    def processes(
-        self, now: float
-    ) -> tuple[tuple[int, tuple[GpuProcess, ...] | Unknown], ...] | Unknown:
+    def processes(self, now: float) -> tuple[OfProcesses, ...] | Unknown:
         """Ask every GPU for its number and who computes on it.
 
         Args:
@@ -178,32 +180,23 @@ class Nvml:
 
     def close(self) -> None:
         """End the session; the next question would open another."""
-        library, self._library = self._library, None
         self._devices.clear()
-        if library is not None:
-            try:
-                library.nvmlShutdown()
-            except library.NVMLError:
-                return  # the driver is gone, and the session with it
+        self._library.close()
 
     def _each(self, now: float, ask: Callable[[Device], _T]) -> tuple[_T, ...] | Unknown:
         if self._indices is not None and not self._indices:
             return ()  # None is asked for, so no driver is opened.
-        if self._library is None:
-            if now < self._retry_at:
-                return self._failure
-            opened = _open()
-            if isinstance(opened, Unknown):
-                return self._fail(opened, now)
-            self._library = opened
+        library = self._library.get(now)
+        if isinstance(library, Unknown):
+            return library
         try:
-            count: int = self._library.nvmlDeviceGetCount()
+            count: int = library.nvmlDeviceGetCount()
             indices = range(count) if self._indices is None else self._indices
-            answers = tuple(self._answer(self._library, index, now, ask) for index in indices)
-        except self._library.NVMLError as error:
-            self.close()
-            return self._fail(reason(error), now)
-        return answers if count else Unknown("no NVIDIA GPU on this machine")
+            answers = tuple(self._answer(library, index, now, ask) for index in indices)
+        except library.NVMLError as error:
+            self._devices.clear()
+            return self._library.fail(reason(error), now)
+        return answers if count else NO_GPUS
 
     def _answer(
         self, library: ModuleType, index: int, now: float, ask: Callable[[Device], _T]
@@ -214,12 +207,8 @@ class Nvml:
             device = self._devices[index] = Device(library, index, name)
         answer = ask(device)
         if device.lost is not None and device.retry_at == float("inf"):
-            device.retry_at = now + _RETRY_SECONDS
+            device.retry_at = now + RETRY_SECONDS
         return answer
-
-    def _fail(self, why: Unknown, now: float) -> Unknown:
-        self._failure, self._retry_at = why, now + _RETRY_SECONDS
-        return why
 
     def _numbered(self, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
         """Say which GPU, or which slice of one, is which ``cuda:N`` of this process."""
@@ -251,6 +240,13 @@ def import_library() -> ModuleType | Unknown:
         return importlib.import_module("pynvml")
     except ImportError:
         return Unknown("nvidia-ml-py is not installed")
+
+
+def _shut_down(library: ModuleType) -> None:
+    try:
+        library.nvmlShutdown()
+    except library.NVMLError:
+        return  # the driver is gone, and the session with it
 
 
 def _open() -> ModuleType | Unknown:

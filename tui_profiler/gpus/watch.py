@@ -1,9 +1,9 @@
 """GPUs asked from a thread of their own, so that a slow driver never holds up a sample.
 
-Opening NVML takes seconds where the driver has to wake the GPUs, and a call can block for as long
-as a GPU takes to fall off its bus; the traffic of each GPU's link alone takes 40 ms. At most one
-question is under way; where its answer takes longer than ``patience``, the one before is given as
-long as it is young.
+Opening a driver takes seconds where it has to wake the GPUs, and a call can block for as long as a
+GPU takes to fall off its bus; the traffic of each NVIDIA GPU's PCIe link alone takes 40 ms. At most
+one question is under way; where its answer takes longer than ``patience``, the one before is given
+as long as it is young.
 """
 
 import atexit
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
-from tui_profiler.gpus.nvml import Nvml
+from tui_profiler.gpus.gpus import Gpus
 from tui_profiler.messages import Unknown
 
 _T = TypeVar("_T")
@@ -23,29 +23,29 @@ YOUNG_SECONDS = 3.0
 
 
 class GpuWatch(Generic[_T]):
-    """The thread that asks NVML, started by the first question.
+    """The thread that asks the drivers, started by the first question.
 
     Args:
-        ask: one of the questions of ``Nvml``.
-        device_indices: As for ``Nvml``.
+        ask: one of the questions of ``Gpus``.
+        device_indices: As for ``Gpus``.
         patience: Seconds that a question waits for its answer.
-        cuda_uuids: As for ``Nvml``.
+        cuda_uuids: As for ``Gpus``.
     """
 
     def __init__(
         self,
-        ask: Callable[[Nvml, float], tuple[_T, ...] | Unknown],
+        ask: Callable[[Gpus, float], tuple[_T, ...] | Unknown],
         device_indices: Sequence[int] | None = None,
         patience: float = _PATIENCE_SECONDS,
         cuda_uuids: Callable[[], tuple[str, ...] | None] = lambda: None,
     ) -> None:
-        self._nvml = Nvml(device_indices, cuda_uuids)
+        self._gpus = Gpus(device_indices, cuda_uuids)
         self._ask = ask
         self._patience = patience
         self._questions: SimpleQueue[float | None] = SimpleQueue()
         self._answered = threading.Event()
         self._is_asked = False
-        self._answer: tuple[_T, ...] | Unknown = Unknown("NVIDIA driver still starting")
+        self._answer: tuple[_T, ...] | Unknown = Unknown("GPU driver still starting")
         self._asked_at = float("-inf")
         self._given: tuple[float, tuple[_T, ...] | Unknown] = (float("-inf"), self._answer)
         self._late = self._answer
@@ -72,12 +72,12 @@ class GpuWatch(Generic[_T]):
             asked_at, answer = self._given
             return answer if now - asked_at <= YOUNG_SECONDS else self._late
         self._is_asked = False
-        self._late = Unknown("no answer from the NVIDIA driver")
+        self._late = Unknown("no answer from the GPU driver")
         self._given = (self._asked_at, self._answer)
         return self._answer
 
     def close(self) -> None:
-        """End the NVML session and the thread; a driver that hangs is left behind after 1 s."""
+        """End the sessions and the thread; a driver that hangs is left behind after 1 s."""
         with self._starting:
             self._is_closed = True
         atexit.unregister(self.close)
@@ -90,7 +90,7 @@ class GpuWatch(Generic[_T]):
             if self._thread is not None or self._is_closed:
                 return
             thread = threading.Thread(
-                target=self._ask_when_told, name="tui-profiler-nvml", daemon=True
+                target=self._ask_when_told, name="tui-profiler-gpus", daemon=True
             )
             thread.start()
             self._thread = thread
@@ -99,8 +99,8 @@ class GpuWatch(Generic[_T]):
     def _ask_when_told(self) -> None:
         while (now := self._questions.get()) is not None:
             try:
-                self._answer = self._ask(self._nvml, now)
-            except Exception as error:  # the thread's border: another pynvml may do anything
-                self._answer = Unknown(f"NVML failed: {type(error).__name__}: {error}")
+                self._answer = self._ask(self._gpus, now)
+            except Exception as error:  # the thread's border: a maker's library may do anything
+                self._answer = Unknown(f"GPU counters failed: {type(error).__name__}: {error}")
             self._answered.set()
-        self._nvml.close()
+        self._gpus.close()

@@ -41,7 +41,7 @@ class EnergyTotals(Part, frozen=True):
     name: str
     """``processor packages``, ``GPU 0: NVIDIA H100``."""
     gpu: int
-    """NVML's number of the GPU; -1 for what is none."""
+    """Number of the GPU, as ``Gpu.index``; -1 for what is none."""
     source: EnergySource
     running: Account
     """While forwards ran one after another, on these inputs."""
@@ -163,14 +163,15 @@ class Gpu(Part, frozen=True):
     temperature_celsius: Figure
     power_watts: Figure
     """As ``nvmlDeviceGetPowerUsage`` has it: from Ampere on the mean of a second, save on GA100;
-    before, of the moment."""
+    before, of the moment. Of other makers, of the moment where they tell it."""
     power_limit_watts: Figure
     clock_hertz: Figure
-    """Of the streaming multiprocessors."""
+    """Of the multiprocessors, or what the maker calls so."""
     throttled_by: str
     """Why the clock is throttled; empty if it is not."""
     index: int = -1
-    """Index in NVML, in the order of the PCI bus; -1 in recordings without it."""
+    """Number on this machine: NVIDIA's as NVML has them, then those of other makers; -1 in recordings
+    without it, and where a maker's driver fails."""
     uuid: str = ""
     """``GPU-…``; empty if not known."""
     cuda_index: int | None = None
@@ -293,7 +294,7 @@ class GpuProgramUse(Part, frozen=True):
     """Use of a GPU by one process."""
 
     gpu: int
-    """NVML's number of the GPU."""
+    """Number of the GPU, as ``Gpu.index``."""
     pid: int
     """From the driver: the id on the host, if the viewer is in a container."""
     name: str

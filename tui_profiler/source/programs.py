@@ -5,7 +5,7 @@
 2. Time is of the process with all its threads (proc_pid_stat(5), fields 14 and 15), in ticks of
    10 ms mostly; of one that began since, all of it counts.
 3. In a container only its own processes are seen: others take the rest.
-4. GPUs are asked by the viewer as well, through an NVML session of its own. The driver tells host
+4. GPUs are asked by the viewer as well, through sessions of its own. The driver tells host
    ids: outside of the host's process namespace they name nothing here.
 5. Where the process of the model is confined to some cores, a program is elsewhere that may run on
    none of them, or has one thread, seen on another core at both ends of the interval.
@@ -124,18 +124,19 @@ class Programs:
     ) -> tuple[GpuProgramUse, ...] | Unknown:
         if self._gpus is None:
             # When the first frame was drawn: ctypes and the rest take milliseconds.
-            from tui_profiler.gpus.nvml import Nvml  # noqa: PLC0415 # rule 1 of the screens' start
+            from tui_profiler.gpus.gpus import Gpus  # noqa: PLC0415 # rule 1 of the screens' start
             from tui_profiler.gpus.watch import GpuWatch  # noqa: PLC0415
 
-            self._gpus = GpuWatch(Nvml.processes)
+            self._gpus = GpuWatch(Gpus.processes)
         answers = self._gpus.answer(now)
         if isinstance(answers, Unknown):
             return answers
         is_host = _namespace(self._proc) == _HOST_NAMESPACE
         found: list[GpuProgramUse] = []
+        reasons = [processes for _, processes in answers if isinstance(processes, Unknown)]
+        if reasons and len(reasons) == len(answers):
+            return reasons[0]
         for gpu, processes in answers:
-            if isinstance(processes, Unknown):
-                return processes
             found += (
                 GpuProgramUse(
                     gpu,
@@ -144,7 +145,7 @@ class Programs:
                     one.memory_bytes,
                     one.utilisation,
                 )
-                for one in processes[:MOST_PROGRAMS]
+                for one in (() if isinstance(processes, Unknown) else processes[:MOST_PROGRAMS])
             )
         return tuple(found)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 from msgspec.structs import replace
 
-from tui_profiler.gpus.nvml import Nvml
+from tui_profiler.gpus.gpus import Gpus
 from tui_profiler.gpus.watch import GpuWatch
 from tui_profiler.messages import Figure, Sample, Unknown
 from tui_profiler.probe.measure.devices.allocator import allocators, cuda_uuids
@@ -54,7 +54,7 @@ class Sampler:
         self._meter = CoreMeter(self._cores)
         self._group = memory_group()
         self._process = psutil.Process()
-        self._gpus = GpuWatch(Nvml.gpus, device_indices, cuda_uuids=cuda_uuids)
+        self._gpus = GpuWatch(Gpus.gpus, device_indices, cuda_uuids=cuda_uuids)
         self._rapl = Rapl()
         now = time.monotonic()
         self._rapl.watts(now)
@@ -92,7 +92,7 @@ class Sampler:
         )
 
     def close(self) -> None:
-        """End the NVML session; the sampler is not used after it."""
+        """End the sessions of GPU drivers; the sampler is not used after it."""
         self._gpus.close()
         self._counters.close()
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from tui_profiler import messages
-from tui_profiler.gpus.nvml import Nvml
+from tui_profiler.gpus.gpus import Gpus
 from tui_profiler.messages.model import Phase
 from tui_profiler.probe.measure.devices.allocator import cuda_uuids
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
@@ -113,10 +113,10 @@ def _call_of(found: Captured) -> Callable[[], None]:
 
 
 def _gpu_of(cuda_index: int) -> int | None:
-    """Return NVML's index of ``cuda:N``; None where unknown, or a MIG slice."""
-    nvml = Nvml(cuda_uuids=cuda_uuids)
-    gpus = nvml.gpus(0.0)
-    nvml.close()
+    """Return the number of ``cuda:N`` here; None where unknown, or a MIG slice."""
+    drivers = Gpus(cuda_uuids=cuda_uuids)
+    gpus = drivers.gpus(0.0)
+    drivers.close()
     if isinstance(gpus, messages.Unknown):
         return None
     return next((gpu.index for gpu in gpus if gpu.cuda_index == cuda_index), None)

@@ -248,11 +248,11 @@ def test_a_machine_that_slept_is_not_a_step() -> None:
 def test_no_counter_is_a_reason_and_is_not_asked_for_ever() -> None:
     clock = Clock()
     source = Stepping(clock)
-    source.answer = Unknown("no NVIDIA driver on this machine")
+    source.answer = Unknown("no GPU driver on this machine")
     watch = EnergyWatch([source], clock.now)
 
     assert watch.look() is False
-    assert watch.totals() == Unknown("no NVIDIA driver on this machine")
+    assert watch.totals() == Unknown("no GPU driver on this machine")
 
 
 def test_a_driver_that_may_come_back_is_asked_again() -> None:

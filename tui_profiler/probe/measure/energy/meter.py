@@ -15,9 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tui_profiler.gpus.device import NO_DRIVER
-from tui_profiler.gpus.nvml import Nvml
-from tui_profiler.messages import Account, EnergyTotals, Figure, Unknown
+from tui_profiler.gpus.gpus import NO_GPU, Gpus
+from tui_profiler.messages import Account, EnergyTotals, Figure, Unknown, known
 from tui_profiler.messages.hardware import LEAST_STEPS, Activity, EnergyOf, EnergySource
 from tui_profiler.probe.measure.energy.rapl import NO_RAPL, RaplEnergy, Reading, Source
 
@@ -28,39 +27,37 @@ ABSENT_SECONDS = 30.0
 IDLE_SECONDS = 2.0
 """Idle power is known after so long, and as many steps as any energy."""
 _NO_EPOCH = -1
-_ABSENT_FOR_GOOD = (NO_DRIVER, NO_RAPL)
+_ABSENT_FOR_GOOD = (NO_GPU, NO_RAPL)
 _MOST_GAP_SECONDS = 2.0
 """After a longer gap between two looks, as of a machine that slept, an account begins anew."""
 
 
 class GpuEnergy:
-    """The energy of every GPU, by an NVML session of its own."""
+    """The energy of every GPU, by sessions of its own with their drivers."""
 
-    def __init__(self, device_indices: Sequence[int] | None = None) -> None:
-        self._indices = device_indices
-        self._nvml = Nvml(device_indices)
+    def __init__(self) -> None:
+        self._gpus = Gpus()
 
     def read(self, now: float) -> tuple[Reading, ...] | Unknown:
         """Look at all GPUs."""
-        answers = self._nvml.energy(now)
+        answers = self._gpus.energy(now)
         if isinstance(answers, Unknown):
             return answers
-        indices = range(len(answers)) if self._indices is None else self._indices
         return tuple(
             Reading(
                 "gpu",
-                f"GPU {name}",
-                index,
-                joules,
-                watts,
-                None if isinstance(limit, Unknown) else limit,
+                f"GPU {one.name}",
+                one.number,
+                one.joules,
+                one.watts,
+                known(one.limit_watts),
             )
-            for index, (name, joules, watts, limit) in zip(indices, answers, strict=True)
+            for one in answers
         )
 
     def close(self) -> None:
-        """End the session."""
-        self._nvml.close()
+        """End the sessions."""
+        self._gpus.close()
 
 
 class _Edge(NamedTuple):

@@ -128,7 +128,7 @@ class GpuSample(Part, frozen=True):
 
     name: str
     index: Count | None
-    """Index in NVML."""
+    """Number on this machine: NVIDIA's as NVML has them, then those of other makers."""
     uuid: str | None
     cuda_index: Count | None
     """N of cuda:N in the process; null if the process does not see it, or it is ambiguous."""

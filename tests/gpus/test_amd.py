@@ -1,0 +1,205 @@
+"""AMD GPUs through the real amdsmi, over a library of ours in place of ROCm's.
+
+Each test is a program in a fresh process, because amdsmi looks for its library when it is imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.gpus.fresh_program import build, run
+from tui_profiler.messages import EccErrors, EnergyTotals, Gpu, GpuLinks, GpuProcess, Unknown
+
+SOURCE = Path(__file__).with_name("fake_amd_smi.c")
+PRELUDE = """
+import ctypes, msgspec
+from tui_profiler.gpus.amd import Amd
+
+def show(reading):
+    print(msgspec.json.encode(reading).decode(), flush=True)
+
+fake = ctypes.CDLL("libamd_smi.so")
+fake.fake_clock.argtypes = [ctypes.c_double]
+amd = Amd()
+"""
+NOT_SUPPORTED, UNKNOWN_CODE, LOST, NOT_LOADED = 2, 99, 32, 34
+NOT_TOLD = Unknown("this GPU does not report it")
+
+
+def _stubs(written: str) -> str:
+    """Return the functions that amdsmi binds when it is imported and the fake does not have."""
+    package = importlib.util.find_spec("amdsmi")
+    assert package is not None
+    assert package.origin is not None
+    bound = Path(package.origin).with_name("amdsmi_wrapper.py").read_text(encoding="utf-8")
+    names = {*re.findall(r"_libraries\['libamd_smi\.so'\]\.(\w+)", bound)}
+    own = {*re.findall(r"^(?:int|void) (amdsmi_\w+)\(", written, re.MULTILINE)}
+    return "\n".join(f"int {name}(void) {{ return 2; }}" for name in sorted(names - own))
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if importlib.util.find_spec("amdsmi") is None:
+        pytest.skip("amdsmi is not installed")
+    folder = tmp_path_factory.mktemp("rocm")
+    written = SOURCE.read_text(encoding="utf-8")
+    whole = folder / "whole.c"
+    whole.write_text(f"{written}\n{_stubs(written)}\n")
+    build(whole, folder / "libamd_smi.so")
+    return folder
+
+
+def readings(folder: Path, program: str) -> list[tuple[Gpu, ...] | Unknown]:
+    told = run(folder, PRELUDE + program)
+    return [msgspec.json.decode(line, type=tuple[Gpu, ...] | Unknown) for line in told]
+
+
+def test_every_figure_is_in_the_unit_of_its_name(driver: Path) -> None:
+    [(first, second)] = readings(driver, "fake.fake_clock(2.5); show(amd.gpus(0.0)); amd.close()")
+    alone = Unknown("an AMD GPU reports its own power only")
+    traffic = Unknown("amdsmi measures PCIe traffic for one second per call")
+    ever = Unknown("AMD's driver counts errors since it was loaded only")
+    links = GpuLinks(*[Unknown("not read from AMD GPUs")] * 6)
+    no_share = Unknown("amdsmi does not report it per process")
+    assert isinstance(first.energy_joules, float)
+    assert first.energy_joules == pytest.approx(2.5 * 306)
+    common = {
+        "module_watts": alone,
+        "memory_watts": alone,
+        "energy_joules": first.energy_joules,
+        "memory_clock_hertz": 1.3e9,
+        "pcie_sent_bytes": traffic,
+        "pcie_received_bytes": traffic,
+        "pcie_width": 16,
+        "ecc": EccErrors(9, 2, ever, ever),
+        "links": links,
+    }
+    throttled = "power limit, temperature of the memory"
+    assert first == Gpu(
+        *("AMD Instinct Fake 1", 0.64, 7 << 30, 192 << 30, 71, 430, 750, 2.1e9, throttled),
+        index=0,
+        uuid="aaff7400-0000-1000-80f3-2fe4a3d1b0c8",
+        power_instant_watts=430,
+        power_average_watts=NOT_TOLD,
+        pcie_generation=5,
+        processes=(GpuProcess(1234, 3 << 30, no_share), GpuProcess(4321, 1 << 30, no_share)),
+        fan_share=NOT_TOLD,
+        fan_rpm=NOT_TOLD,
+        **common,
+    )
+    assert second == Gpu(
+        *("AMD Instinct Fake 2", 0.65, 7 << 30, 192 << 30, 55, 205, 750, 2.1e9, ""),
+        index=1,
+        uuid="aaff7401-0000-1000-80f3-2fe4a3d1b0c8",
+        power_instant_watts=NOT_TOLD,
+        power_average_watts=205,
+        pcie_generation=NOT_TOLD,
+        processes=(),
+        fan_share=0.4,
+        fan_rpm=1320,
+        **common,
+    )
+
+
+def test_a_figure_that_fails_is_unknown_on_that_gpu_only(driver: Path) -> None:
+    program = f"""
+fake.fake_fail(b"amdsmi_get_gpu_activity", 1, {NOT_SUPPORTED})
+fake.fake_fail(b"amdsmi_get_power_info", 1, 10)
+fake.fake_fail(b"amdsmi_get_pcie_info", 1, {UNKNOWN_CODE})
+fake.fake_fail(b"amdsmi_get_gpu_asic_info", 1, {NOT_SUPPORTED})
+show(amd.gpus(0.0))
+"""
+    [(first, second)] = readings(driver, program)
+    assert (first.utilisation, first.power_watts, first.pcie_width) == (0.64, 430, 16)
+    assert second.name == "AMD GPU"
+    assert second.utilisation == NOT_TOLD
+    assert second.power_watts == Unknown("no permission to read it (groups render and video)")
+    assert isinstance(second.pcie_width, Unknown)
+    assert second.pcie_width.reason.startswith("amdsmi error 99: AMDSMI_STATUS_UNKNOWN_ERROR")
+
+
+def test_a_driver_that_is_lost_is_a_reason_and_is_opened_again_later(driver: Path) -> None:
+    program = f"""
+from pathlib import Path
+import os
+card = Path(os.environ["FAKE_FOLDER"]) / "drm" / "card0" / "device"
+card.mkdir(parents=True, exist_ok=True)
+(card / "vendor").write_text("0x1002\\n")
+amd = Amd(cards=card.parents[1])
+amd.gpus(0.0)
+fake.fake_fail(b"amdsmi_get_gpu_activity", 0, {LOST})
+show(amd.gpus(1.0))
+assert fake.fake_sessions() == 0, "the dead session was left open"
+fake.fake_mend()
+fake.fake_fail(b"amdsmi_init", -1, {NOT_LOADED})
+show(amd.gpus(30.9))
+show(amd.gpus(31.0))
+fake.fake_mend()
+show(amd.gpus(61.0))
+amd.close()
+assert fake.fake_sessions() == 0
+"""
+    lost, early, absent, again = readings(driver, program)
+    assert lost == early == Unknown("the AMD driver was lost")
+    assert absent == Unknown("the AMD driver is not loaded")
+    assert not isinstance(again, Unknown)
+    assert [gpu.utilisation for gpu in again] == [0.64, 0.65]
+
+
+def test_a_gpu_is_the_device_that_hip_counts(driver: Path) -> None:
+    # torch tells the bytes of a UUID, which of HIP are the characters of the serial number.
+    seen = [b"12ab34cd56ef7891".hex(), "00000000-0000-0000-0000-000000000000"]
+    program = f"amd = Amd(cuda_uuids=lambda: {seen!r}); show(amd.gpus(0.0))"
+    [(first, second)] = readings(driver, program)
+    assert (first.cuda_index, second.cuda_index) == (None, 0)
+
+
+def test_energy_is_counted_in_steps_of_each_counter(driver: Path) -> None:
+    program = """
+from tui_profiler.probe.measure.energy.meter import EnergyWatch, GpuEnergy
+seconds = 100.0
+watch = EnergyWatch([GpuEnergy()], lambda: seconds)
+watch.become("running", lambda: seconds * 8)
+for _ in range(200):
+    seconds += 0.05
+    fake.fake_clock(seconds)
+    watch.look()
+show(watch.totals())
+watch.close()
+"""
+    [line] = run(driver, PRELUDE + program)
+    first, second = msgspec.json.decode(line, type=tuple[EnergyTotals, ...])
+    assert (first.name, second.name) == ("GPU 0: AMD Instinct Fake 1", "GPU 1: AMD Instinct Fake 2")
+    assert (first.gpu, second.gpu, first.limit_watts) == (0, 1, 750)
+    assert first.running.joules / first.running.seconds == pytest.approx(306, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "reason"),
+    [
+        ("0x1002", "libamd_smi.so of ROCm is not installed"),
+        ("0x8086", "no AMD GPU on this machine"),
+    ],
+)
+def test_no_library_is_a_reason_where_there_is_a_gpu(
+    tmp_path: Path, vendor: str, reason: str
+) -> None:
+    (tmp_path / "libamd_smi.so").write_text("not a library")  # also hides a real one
+    card = tmp_path / "card1" / "device"
+    card.mkdir(parents=True)
+    (card / "vendor").write_text(f"{vendor}\n")
+    program = """
+import os, sys, msgspec
+from pathlib import Path
+from tui_profiler.gpus.amd import Amd
+print(msgspec.json.encode(Amd(cards=Path(os.environ["FAKE_FOLDER"])).gpus(0.0)).decode())
+print("amdsmi" in sys.modules)
+"""
+    told, has_imported = run(tmp_path, program)
+    assert msgspec.json.decode(told, type=Unknown).reason == reason
+    assert has_imported == b"False"

@@ -1,0 +1,108 @@
+"""GPUs of several makers in one machine: numbers, failures, and who is absent."""
+
+from __future__ import annotations
+
+import pytest
+
+from tui_profiler.gpus.driver import EnergyOfGpu, OfProcesses, Opened
+from tui_profiler.gpus.gpus import Gpus, unknown_gpu
+from tui_profiler.messages import Gpu, GpuProcess, Unknown
+
+ABSENT, BROKEN = Unknown("none of this maker"), Unknown("the driver is not loaded")
+
+
+class Makers:
+    """Some GPUs of one maker; or why there are none, at the moment."""
+
+    absent: tuple[Unknown, ...] = (ABSENT,)
+
+    def __init__(self, maker: str, answer: int | Unknown) -> None:
+        self.maker = maker
+        self.answer = answer
+        self.is_open = True
+
+    def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
+        if isinstance(self.answer, Unknown):
+            return self.answer
+        names = (f"{self.maker} {letter}" for letter in "AB"[: self.answer])
+        return tuple(Gpu(name, *[now] * 7, "", index=index) for index, name in enumerate(names))
+
+    def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
+        found = self.gpus(now)
+        if isinstance(found, Unknown):
+            return found
+        return tuple(EnergyOfGpu(one.index, one.name, now, 2.0, 3.0) for one in found)
+
+    def processes(self, now: float) -> tuple[OfProcesses, ...] | Unknown:
+        found = self.gpus(now)
+        if isinstance(found, Unknown):
+            return found
+        return tuple((one.index, (GpuProcess(one.index, now, now),)) for one in found)
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+def test_makers_are_numbered_one_after_another() -> None:
+    drivers = [Makers("X", 2), Makers("Y", ABSENT), Makers("Z", 1)]
+    gpus = Gpus(drivers=drivers)
+    found, energy, processes = gpus.gpus(1.0), gpus.energy(1.0), gpus.processes(1.0)
+    assert not isinstance(found, Unknown)
+    assert not isinstance(energy, Unknown)
+    assert not isinstance(processes, Unknown)
+    assert [(one.index, one.name) for one in found] == [(0, "0: X A"), (1, "1: X B"), (2, "2: Z A")]
+    assert [(one.number, one.name) for one in energy] == [
+        (0, "0: X A"),
+        (1, "1: X B"),
+        (2, "2: Z A"),
+    ]
+    assert [number for number, _ in processes] == [0, 1, 2]
+    gpus.close()
+    assert not any(driver.is_open for driver in drivers)
+
+
+def test_a_maker_that_fails_is_one_gpu_without_figures_and_moves_no_other() -> None:
+    first, second = Makers("X", 2), Makers("Y", 1)
+    gpus = Gpus(drivers=[first, second])
+    before = gpus.gpus(0.0)
+    assert not isinstance(before, Unknown)
+    first.answer = BROKEN
+    after = gpus.gpus(0.0)
+    assert after == (before[2], unknown_gpu("X", BROKEN))
+    energy = gpus.energy(0.0)
+    assert not isinstance(energy, Unknown)
+    assert [(one.number, one.joules) for one in energy] == [(2, 0.0), (-1, BROKEN)]
+    first.answer = 1
+    again = gpus.gpus(0.0)
+    assert not isinstance(again, Unknown)
+    assert [one.index for one in again] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ((ABSENT, ABSENT), Unknown("no GPU driver on this machine")),
+        ((ABSENT, BROKEN), BROKEN),
+        (
+            (BROKEN, BROKEN),
+            Unknown("X: the driver is not loaded; Y: the driver is not loaded"),
+        ),
+        ((0, ABSENT), ()),
+    ],
+)
+def test_without_gpus_the_reasons_are_told(
+    answers: tuple[int | Unknown, int | Unknown], expected: object
+) -> None:
+    drivers = [Makers(maker, answer) for maker, answer in zip("XY", answers, strict=True)]
+    assert Gpus(drivers=drivers).gpus(0.0) == expected
+
+
+def test_what_failed_to_open_is_opened_again_after_half_a_minute() -> None:
+    answers: list[str | Unknown] = [BROKEN, "open", "open again"]
+    closed: list[str] = []
+    opened = Opened(lambda: answers.pop(0), closed.append)
+    assert opened.get(0.0) == opened.get(29.9) == BROKEN
+    assert opened.get(30.0) == opened.get(31.0) == "open"
+    assert opened.fail(ABSENT, 32.0) == opened.get(33.0) == ABSENT
+    assert closed == ["open"]
+    assert opened.get(62.0) == "open again"

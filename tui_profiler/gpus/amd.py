@@ -1,0 +1,363 @@
+"""AMD GPUs through ``amdsmi``, AMD's own Python binding of ``libamd_smi.so``.
+
+1. The library is looked for where ``amdsmi`` looks, before ``amdsmi`` is imported: it prints to
+   standard output where there is none.
+2. ``amdsmi`` gives ``"N/A"`` for what a GPU does not report.
+3. A GPU is ``cuda:N`` of a process with a ROCm build of torch, which names the serial number of the
+   chip as the UUID, each of its 16 hexadecimal digits as the byte of the character.
+
+Source: AMD SMI Python API reference, ROCm 7; units from the structs of amdsmi.h (``power_cap``
+microwatts, ``pcie_speed`` megatransfers per second, clocks megahertz, energy in steps of
+``counter_resolution`` microjoules).
+"""
+
+import ctypes
+import importlib
+import importlib.util
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, TypeVar
+
+from tui_profiler.gpus.driver import NOT_TOLD, EnergyOfGpu, OfProcesses, Opened
+from tui_profiler.messages import EccErrors, Figure, Gpu, GpuLinks, GpuProcess, Unknown
+
+MOST_PROCESSES = 16
+_CARDS = Path("/sys/class/drm")
+_VENDOR = "0x1002"
+_LIBRARY = "libamd_smi.so"
+_OLD = Unknown("this amdsmi does not report it")
+_NO_AGGREGATE = Unknown("AMD's driver counts errors since it was loaded only")
+_NO_LINKS = Unknown("not read from AMD GPUs")
+_ONE_POWER = Unknown("an AMD GPU reports its own power only")
+_BOTH_DIRECTIONS = Unknown("amdsmi measures PCIe traffic for one second per call")
+_NO_SHARE = Unknown("amdsmi does not report it per process")
+_REASONS = {
+    2: NOT_TOLD.reason,
+    3: _OLD.reason,
+    10: "no permission to read it (groups render and video)",
+    31: "the GPU was not found",
+    32: "the AMD driver was lost",
+    34: "the AMD driver is not loaded",
+    40: NOT_TOLD.reason,
+}
+# After these no call of the session can succeed.
+_ENDS_SESSION = frozenset({32, 34})
+_VIOLATIONS = {
+    "active_ppt_pwr": "power limit",
+    "active_socket_thrm": "temperature",
+    "active_hbm_thrm": "temperature of the memory",
+    "active_vr_thrm": "temperature of the voltage regulators",
+    "active_prochot_thrm": "temperature, by hardware",
+}
+# Megatransfers per second of one lane, by generation (PCI Express Base Specification).
+_GENERATIONS = {2500: 1, 5000: 2, 8000: 3, 16000: 4, 32000: 5, 64000: 6}
+_T = TypeVar("_T")
+
+
+class _Session(NamedTuple):
+    library: ModuleType
+    devices: "tuple[_Device, ...]"
+
+
+class Amd:
+    """One session of amdsmi: opened at the first question, to be closed.
+
+    Args:
+        cuda_uuids: As for ``Gpus``.
+        cards: where the kernel lists graphics cards.
+    """
+
+    maker = "AMD"
+    absent: tuple[Unknown, ...] = (Unknown("no AMD GPU on this machine"),)
+
+    def __init__(
+        self,
+        cuda_uuids: Callable[[], tuple[str, ...] | None] = lambda: None,
+        cards: Path = _CARDS,
+    ) -> None:
+        self._cuda_uuids = cuda_uuids
+        self._cards = cards
+        self._session = Opened(self._open, _shut_down)
+
+    def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
+        """Ask every GPU for all its figures; 100 ms where it reports throttling.
+
+        Args:
+            now: Seconds of a clock that only goes forward.
+        """
+        seen = [_serial(uuid) for uuid in self._cuda_uuids() or ()]
+        return self._each(now, lambda one: one.gpu(seen))
+
+    def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
+        """Ask every GPU for energy and power.
+
+        Args:
+            now: As for ``gpus``.
+        """
+        return self._each(now, _Device.energy)
+
+    def processes(self, now: float) -> tuple[OfProcesses, ...] | Unknown:
+        """Ask every GPU who computes on it.
+
+        Args:
+            now: As for ``gpus``.
+        """
+        return self._each(now, lambda one: (one.index, one.processes()))
+
+    def close(self) -> None:
+        """End the session; the next question would open another."""
+        self._session.close()
+
+    def _each(self, now: float, ask: "Callable[[_Device], _T]") -> tuple[_T, ...] | Unknown:
+        session = self._session.get(now)
+        if isinstance(session, Unknown):
+            return session
+        try:
+            return tuple(ask(device) for device in session.devices)
+        except session.library.AmdSmiException as error:
+            return self._session.fail(_reason(error), now)
+
+    def _open(self) -> _Session | Unknown:
+        opened = self._library()
+        if isinstance(opened, Unknown) and not self._has_card():
+            return self.absent[0]  # A library without a GPU, or neither.
+        return opened
+
+    def _has_card(self) -> bool:
+        return any(_text(path) == _VENDOR for path in self._cards.glob("card*/device/vendor"))
+
+    def _library(self) -> _Session | Unknown:
+        if not any(map(_loads, _libraries())):
+            return Unknown(f"{_LIBRARY} of ROCm is not installed")
+        try:
+            library = importlib.import_module("amdsmi")
+        except ImportError:
+            return Unknown("amdsmi is not installed (pip install 'tui-profiler[amd]')")
+        except Exception as error:  # It binds every function when imported, and raises what it may.
+            return Unknown(f"amdsmi does not match {_LIBRARY}: {error}")
+        try:
+            library.amdsmi_init()
+            handles = library.amdsmi_get_processor_handles()
+        except library.AmdSmiException as error:
+            return _reason(error)
+        if not handles:
+            return Unknown("amdsmi finds no GPU")
+        devices = (_Device(library, index, handle) for index, handle in enumerate(handles))
+        return _Session(library, tuple(devices))
+
+
+def _shut_down(session: _Session) -> None:
+    try:
+        session.library.amdsmi_shut_down()
+    except session.library.AmdSmiException:
+        return  # the driver is gone, and the session with it
+
+
+def _libraries() -> list[Path | str]:
+    """Return the places where amdsmi looks for its library, in its order."""
+    root = os.getenv("ROCM_HOME", os.getenv("ROCM_PATH"))
+    package = importlib.util.find_spec("amdsmi")
+    places: list[Path | str] = [Path(root) / "lib" / _LIBRARY] if root else []
+    places.append(_LIBRARY)
+    if package is not None and package.origin:
+        places.append(Path(package.origin).with_name(_LIBRARY))
+    return [*places, Path(root or "/opt/rocm") / "lib" / _LIBRARY]
+
+
+def _loads(library: Path | str) -> bool:
+    try:
+        ctypes.CDLL(str(library))
+    except OSError:
+        return False
+    return True
+
+
+class _Device:
+    """One GPU, by its handle."""
+
+    def __init__(self, library: ModuleType, index: int, handle: object) -> None:
+        self._library = library
+        self._handle = handle
+        self.index = index
+        chip = self._ask("amdsmi_get_gpu_asic_info")
+        named = "" if isinstance(chip, Unknown) else str(chip.get("market_name", ""))
+        self._name = named if named not in ("", "N/A") else "AMD GPU"
+        self._serial = "" if isinstance(chip, Unknown) else _hexadecimal(chip.get("asic_serial"))
+        uuid = self._ask("amdsmi_get_gpu_device_uuid")
+        self._uuid = "" if isinstance(uuid, Unknown) else str(uuid)
+
+    def gpu(self, seen: list[str]) -> Gpu:
+        """Ask for everything.
+
+        Args:
+            seen: serial numbers of the GPUs that HIP sees, in its order.
+        """
+        kind = self._library.AmdSmiMemoryType.VRAM
+        instant, average = self._watts()
+        link = self._ask("amdsmi_get_pcie_info")
+        link = link if isinstance(link, Unknown) else link["pcie_metric"]
+        return Gpu(
+            name=self._name,
+            utilisation=_figure(self._ask("amdsmi_get_gpu_activity"), "gfx_activity", 0.01),
+            memory_bytes=_figure(self._ask("amdsmi_get_gpu_memory_usage", kind)),
+            memory_total_bytes=_figure(self._ask("amdsmi_get_gpu_memory_total", kind)),
+            temperature_celsius=self._degrees(),
+            power_watts=average if isinstance(instant, Unknown) else instant,
+            power_limit_watts=self._limit_watts(),
+            clock_hertz=self._clock(self._library.AmdSmiClkType.GFX),
+            throttled_by=self._throttled_by(),
+            index=self.index,
+            uuid=self._uuid,
+            cuda_index=seen.index(self._serial) if self._serial and self._serial in seen else None,
+            power_instant_watts=instant,
+            power_average_watts=average,
+            module_watts=_ONE_POWER,
+            memory_watts=_ONE_POWER,
+            energy_joules=self._joules(),
+            memory_clock_hertz=self._clock(self._library.AmdSmiClkType.MEM),
+            pcie_sent_bytes=_BOTH_DIRECTIONS,
+            pcie_received_bytes=_BOTH_DIRECTIONS,
+            pcie_generation=_generation(_figure(link, "pcie_speed")),
+            pcie_width=_figure(link, "pcie_width"),
+            processes=self.processes(),
+            fan_share=self._fan_share(),
+            fan_rpm=_figure(self._ask("amdsmi_get_gpu_fan_rpms", 0)),
+            ecc=self._ecc(),
+            links=GpuLinks(*[_NO_LINKS] * len(GpuLinks.__struct_fields__)),
+        )
+
+    def energy(self) -> EnergyOfGpu:
+        """Ask for energy and power."""
+        instant, average = self._watts()
+        watts = average if isinstance(instant, Unknown) else instant
+        return EnergyOfGpu(self.index, self._name, self._joules(), watts, self._limit_watts())
+
+    def processes(self) -> tuple[GpuProcess, ...] | Unknown:
+        """Return who computes on it, most memory first; at most ``MOST_PROCESSES``."""
+        listed = self._ask("amdsmi_get_gpu_process_list")
+        if isinstance(listed, Unknown):
+            return listed
+        found = [
+            GpuProcess(int(one["pid"]), _figure(one["memory_usage"], "vram_mem"), _NO_SHARE)
+            for one in listed
+        ]
+        found.sort(
+            key=lambda one: -(one.memory_bytes if isinstance(one.memory_bytes, float) else 0)
+        )
+        return tuple(found[:MOST_PROCESSES])
+
+    def _watts(self) -> tuple[Figure, Figure]:
+        """Return the power of the moment, and a mean; each GPU reports one of them."""
+        answer = self._ask("amdsmi_get_power_info")
+        return _figure(answer, "current_socket_power"), _figure(answer, "average_socket_power")
+
+    def _limit_watts(self) -> Figure:
+        return _figure(self._ask("amdsmi_get_power_cap_info"), "power_cap", 1e-6)
+
+    def _joules(self) -> Figure:
+        answer = self._ask("amdsmi_get_energy_count")
+        steps, microjoules = (
+            _figure(answer, name) for name in ("energy_accumulator", "counter_resolution")
+        )
+        if isinstance(steps, Unknown) or isinstance(microjoules, Unknown):
+            return steps if isinstance(steps, Unknown) else microjoules
+        return steps * microjoules / 1e6
+
+    def _degrees(self) -> Figure:
+        """Return the hottest point of the chip, which it throttles by; else its edge."""
+        sensors = self._library.AmdSmiTemperatureType
+        now = self._library.AmdSmiTemperatureMetric.CURRENT
+        hottest = _figure(self._ask("amdsmi_get_temp_metric", sensors.HOTSPOT, now))
+        if not isinstance(hottest, Unknown):
+            return hottest
+        return _figure(self._ask("amdsmi_get_temp_metric", sensors.EDGE, now))
+
+    def _clock(self, kind: object) -> Figure:
+        return _figure(self._ask("amdsmi_get_clock_info", kind), "clk", 1e6)
+
+    def _throttled_by(self) -> str:
+        active = self._ask("amdsmi_get_violation_status")
+        if isinstance(active, Unknown):
+            return ""
+        return ", ".join(word for name, word in _VIOLATIONS.items() if active.get(name) is True)
+
+    def _fan_share(self) -> Figure:
+        speed, most = (
+            _figure(self._ask(f"amdsmi_get_gpu_fan_speed{which}", 0)) for which in ("", "_max")
+        )
+        if isinstance(speed, Unknown) or isinstance(most, Unknown):
+            return speed if isinstance(speed, Unknown) else most
+        return speed / most if most else NOT_TOLD
+
+    def _ecc(self) -> EccErrors:
+        counts = self._ask("amdsmi_get_gpu_total_ecc_count")
+        corrected, uncorrected = (
+            _figure(counts, f"{kind}_count") for kind in ("correctable", "uncorrectable")
+        )
+        ever = corrected if isinstance(corrected, Unknown) else _NO_AGGREGATE
+        return EccErrors(corrected, uncorrected, ever, ever)
+
+    def _ask(self, name: str, *arguments: object) -> Any:
+        """Ask one function: its answer, or ``Unknown``.
+
+        Raises:
+            amdsmi.AmdSmiException: The driver is gone, for all GPUs.
+        """
+        function = getattr(self._library, name, None)
+        if function is None:
+            return _OLD
+        try:
+            return function(self._handle, *arguments)
+        except self._library.AmdSmiException as error:
+            if _code(error) in _ENDS_SESSION:
+                raise
+            return _reason(error)
+
+
+def _code(error: Exception) -> int:
+    return int(getattr(error, "err_code", None) or 0)
+
+
+def _reason(error: Exception) -> Unknown:
+    said = " ".join(str(getattr(error, "err_info", error)).split())
+    return Unknown(_REASONS.get(_code(error)) or f"amdsmi error {_code(error)}: {said}")
+
+
+def _figure(answer: Any, name: str | None = None, unit: float = 1.0) -> Figure:
+    """Return a number of an answer, in units; ``N/A`` is none."""
+    if isinstance(answer, Unknown):
+        return answer
+    value = answer if name is None else answer.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return NOT_TOLD
+    return float(value * unit)
+
+
+def _generation(speed: Figure) -> Figure:
+    if isinstance(speed, Unknown):
+        return speed
+    found = _GENERATIONS.get(round(speed))
+    return NOT_TOLD if found is None else float(found)
+
+
+def _hexadecimal(serial: object) -> str:
+    """Return a serial number as HIP has it: 16 digits, without ``0x``."""
+    digits = str(serial).removeprefix("0x").lower()
+    return digits if len(digits) == 16 else ""
+
+
+def _serial(uuid: str) -> str:
+    """Return the serial number in a UUID as torch tells it of HIP; empty of any other."""
+    try:
+        return bytes.fromhex(uuid.replace("-", "")).decode("ascii").lower()
+    except ValueError:
+        return ""
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""

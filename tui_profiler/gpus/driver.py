@@ -1,0 +1,94 @@
+"""What every maker's GPUs are asked, and a library that is opened when it is first asked.
+
+1. Nothing here raises because of a driver: one that is absent, too old, or dies in the middle of a
+   session is an ``Unknown`` with its reason, and one GPU's failure never hides the others.
+2. A driver that failed is opened again after 30 s, not before: opening can take seconds.
+3. Calls can block while a GPU falls off its bus, so that they belong in a thread (``watch.py``).
+"""
+
+from collections.abc import Callable
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from tui_profiler.messages import Figure, Gpu, GpuProcess, Unknown
+
+RETRY_SECONDS = 30.0
+NOT_TOLD = Unknown("this GPU does not report it")
+NEEDS_SECOND = Unknown("needs a second sample")
+_T = TypeVar("_T")
+
+OfProcesses: TypeAlias = tuple[int, tuple[GpuProcess, ...] | Unknown]
+"""Number of a GPU, and who computes on it."""
+
+
+class EnergyOfGpu(NamedTuple):
+    """Energy counter of one GPU."""
+
+    number: int
+    name: str
+    joules: Figure
+    """Ever growing."""
+    watts: Figure
+    limit_watts: Figure
+
+
+class Driver(Protocol):
+    """GPUs of one maker, numbered from 0; ``now`` is seconds of a clock that only goes forward."""
+
+    maker: str
+    absent: tuple[Unknown, ...]
+    """Answers where the machine has no such GPU."""
+
+    def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
+        """Ask every GPU for all its figures."""
+        ...
+
+    def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
+        """Ask every GPU for energy and power."""
+        ...
+
+    def processes(self, now: float) -> tuple[OfProcesses, ...] | Unknown:
+        """Ask every GPU who computes on it."""
+        ...
+
+    def close(self) -> None:
+        """End the session; the next question would open another."""
+        ...
+
+
+class Opened(Generic[_T]):
+    """What a function opened; a failure is its answer until it is tried again.
+
+    Args:
+        opening: returns what is opened, or why it cannot be.
+        closing: ends it; raises nothing.
+    """
+
+    def __init__(self, opening: Callable[[], _T | Unknown], closing: Callable[[_T], None]) -> None:
+        self._opening = opening
+        self._closing = closing
+        self._opened: _T | None = None
+        self._failure = Unknown("not opened")
+        self._retry_at = float("-inf")
+
+    def get(self, now: float) -> _T | Unknown:
+        """Return it, opened now if it was not."""
+        if self._opened is None:
+            if now < self._retry_at:
+                return self._failure
+            found = self._opening()
+            if isinstance(found, Unknown):
+                return self.fail(found, now)
+            self._opened = found
+        return self._opened
+
+    def fail(self, why: Unknown, now: float) -> Unknown:
+        """Close it; for a while this is the answer."""
+        self.close()
+        self._failure, self._retry_at = why, now + RETRY_SECONDS
+        return why
+
+    def close(self) -> None:
+        """Close it; the next question opens it."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            self._closing(opened)

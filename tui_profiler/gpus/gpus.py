@@ -1,0 +1,130 @@
+"""All GPUs of this machine, whoever made them, numbered one after another.
+
+1. NVIDIA's come first and keep NVML's numbers; those of the next maker follow when they are first
+   seen, and keep their numbers after.
+2. A maker whose driver is there and fails, beside others that answer, is one GPU without figures.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from tui_profiler.gpus.amd import Amd
+from tui_profiler.gpus.driver import Driver, EnergyOfGpu, OfProcesses
+from tui_profiler.gpus.nvml import Nvml
+from tui_profiler.messages import Gpu, Unknown
+
+NO_GPU = Unknown("no GPU driver on this machine")
+_NOT_NUMBERED = -1
+_T = TypeVar("_T")
+
+
+class Gpus:
+    """One session with each driver: opened at the first question, to be closed.
+
+    Args:
+        device_indices: NVML's numbers of the GPUs to ask, which ``CUDA_VISIBLE_DEVICES`` does not
+            change, and no other maker's; None for all.
+        cuda_uuids: Tells which GPUs CUDA or HIP itself sees, in its order, once it was started in
+            this process; None before. What the environment says is only a forecast of that.
+        drivers: Of each maker; None for those of this machine.
+    """
+
+    def __init__(
+        self,
+        device_indices: Sequence[int] | None = None,
+        cuda_uuids: Callable[[], tuple[str, ...] | None] = lambda: None,
+        drivers: Sequence[Driver] | None = None,
+    ) -> None:
+        if drivers is None:
+            drivers = [Nvml(device_indices, cuda_uuids)]
+            drivers += [] if device_indices is not None else [Amd(cuda_uuids)]
+        self._drivers = tuple(drivers)
+        self._counts = [0] * len(self._drivers)
+        """GPUs of each driver, when it last answered."""
+        self._firsts: dict[int, int] = {}
+        """Number of the first GPU of a driver, by the driver's place."""
+
+    def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
+        """Ask every GPU for all its figures.
+
+        Args:
+            now: Seconds of a clock that only goes forward.
+        """
+
+        def numbered(gpu: Gpu, first: int) -> Gpu:
+            number = first + gpu.index
+            return replace(gpu, index=number, name=f"{number}: {_model(gpu.name)}")
+
+        return self._each(lambda one: one.gpus(now), numbered, unknown_gpu)
+
+    def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
+        """Ask every GPU for energy and power.
+
+        Args:
+            now: As for ``gpus``.
+        """
+
+        def numbered(one: EnergyOfGpu, first: int) -> EnergyOfGpu:
+            number = first + one.number
+            return one._replace(number=number, name=f"{number}: {_model(one.name)}")
+
+        def failed(maker: str, why: Unknown) -> EnergyOfGpu:
+            return EnergyOfGpu(_NOT_NUMBERED, f"{maker} GPU", why, why, why)
+
+        return self._each(lambda one: one.energy(now), numbered, failed)
+
+    def processes(self, now: float) -> tuple[OfProcesses, ...] | Unknown:
+        """Ask every GPU for its number and who computes on it.
+
+        Args:
+            now: As for ``gpus``.
+        """
+        return self._each(
+            lambda one: one.processes(now),
+            lambda of, first: (first + of[0], of[1]),
+            lambda _maker, why: (_NOT_NUMBERED, why),
+        )
+
+    def close(self) -> None:
+        """End all sessions; the next question would open others."""
+        for driver in self._drivers:
+            driver.close()
+
+    def _each(
+        self,
+        ask: Callable[[Driver], tuple[_T, ...] | Unknown],
+        numbered: Callable[[_T, int], _T],
+        failed: Callable[[str, Unknown], _T],
+    ) -> tuple[_T, ...] | Unknown:
+        found: list[_T] = []
+        failures: list[tuple[str, Unknown]] = []
+        is_answered = False
+        for place, driver in enumerate(self._drivers):
+            answer = ask(driver)
+            if not isinstance(answer, Unknown):
+                is_answered = True
+                self._counts[place] = len(answer)
+                first = self._firsts.setdefault(place, sum(self._counts[:place]))
+                found += [numbered(one, first) for one in answer]
+            elif answer not in driver.absent:
+                failures.append((driver.maker, answer))
+        if found:
+            return (*found, *(failed(maker, why) for maker, why in failures))
+        if len(failures) == 1:
+            return failures[0][1]
+        if failures:
+            return Unknown("; ".join(f"{maker}: {why.reason}" for maker, why in failures))
+        return () if is_answered else NO_GPU
+
+
+def unknown_gpu(maker: str, why: Unknown) -> Gpu:
+    """Return a GPU of which nothing is known but the reason."""
+    return Gpu(f"{maker} GPU", why, why, why, why, why, why, why, "")
+
+
+def _model(name: str) -> str:
+    """Return a name without the number before it."""
+    number, colon, rest = name.partition(": ")
+    return rest if colon and number.isdecimal() else name
