@@ -160,12 +160,6 @@ def bytes_of(cost: PassCost) -> int:
     return cost.input_bytes + cost.weight_bytes + cost.output_bytes
 
 
-def temporaries(session: Session) -> int | None:
-    """Return bytes of temporaries at the peak of a step, recomputed activations apart."""
-    memory = session.training_memory
-    return None if memory is None else memory.memory.uses[3]
-
-
 def peak_bytes(session: Session) -> Figure:
     """Return the most that a step has alive at once, with workspace."""
     if session.training_memory is None:
