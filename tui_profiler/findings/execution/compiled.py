@@ -16,7 +16,7 @@ NOT_TIMED = Unknown("the time between graphs is not measured")
 
 @check("graph-breaks", holds_in="both")
 def graph_breaks(session: Session) -> Finding | None:
-    """Find the lines that break graphs."""
+    """Find the lines of code at which Dynamo breaks a graph."""
     found = session.compilations
     if found is None or not found.breaks or session.tree is None or not len(session.tree):
         return None
@@ -40,8 +40,8 @@ def graph_breaks(session: Session) -> Finding | None:
 
 
 LEAST = 2
-"""Recompilations of one function: the first one makes a size dynamic, and is none too many.
-``torch._dynamo.config.automatic_dynamic_shapes``."""
+"""Recompilations of one function that are reported. One is expected: it makes a size dynamic
+(``torch._dynamo.config.automatic_dynamic_shapes``)."""
 ONCE = Unknown("each costs its time once; at the limit the function runs uncompiled")
 
 

@@ -91,7 +91,7 @@ class Slowest(Part, frozen=True):
 
 
 class OnGpu(Part, frozen=True):
-    """Forwards timed on a GPU, by events on its stream."""
+    """Forwards timed on a GPU with CUDA events."""
 
     forwards: Count
     dropped: Count
