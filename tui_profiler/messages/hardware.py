@@ -170,8 +170,8 @@ class Gpu(Part, frozen=True):
     throttled_by: str
     """Why the clock is throttled; empty if it is not."""
     index: int = -1
-    """Number on this machine: NVIDIA's as NVML has them, then those of other makers; -1 in recordings
-    without it, and where a maker's driver fails."""
+    """Number on this machine: NVIDIA's as NVML has them, then those of other makers; -1 in
+    recordings without it, and where a maker's driver fails."""
     uuid: str = ""
     """``GPU-…``; empty if not known."""
     cuda_index: int | None = None
