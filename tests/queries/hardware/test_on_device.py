@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from tests.queries.sessions import traced
 from tests.small_model import cost, node
@@ -70,6 +71,17 @@ def test_the_larger_least_time_of_each_operator_is_summed() -> None:
     assert found.joules(SHEET) == pytest.approx(200 * found.seconds)
     assert least(tree_of(), FC).seconds == pytest.approx(0.02)
     assert least(tree_of(), ADD).seconds == pytest.approx(50e-6)
+
+
+def test_fused_kernels_take_their_matrix_products_only() -> None:
+    tree = tree_of(weights=10**11)
+    assert least(tree).fused_seconds == least(tree, FC).seconds  # The sum runs inside of it.
+    assert least(tree, ADD).fused_seconds == 0 < least(tree, ADD).seconds
+    # Without weights it may be a part of fused attention: what it writes may stay in the kernel.
+    alone = replace(tree.costs[MATMUL], weight_bytes=0, output_bytes=10**11)
+    of_activations = replace(tree, costs=(*tree.costs[:FC], alone, alone, *tree.costs[ACT:]))
+    assert least(of_activations, MATMUL).seconds == pytest.approx(0.1)
+    assert least(of_activations, MATMUL).fused_seconds == pytest.approx(0.02)
 
 
 def test_weights_are_read_from_memory_where_the_cache_does_not_keep_them() -> None:

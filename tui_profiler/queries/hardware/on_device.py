@@ -4,9 +4,16 @@
    bandwidth of the memory; a node takes at least the sum over its operators, which run one after
    another. Launching them, and what no kernel reaches of a peak, are not in it: a least time is a
    bound, not a forecast.
-2. What one call reads and writes may lie in the last cache when it is no larger: then it costs
+2. That is of eager PyTorch. Fused kernels (``torch.compile``, TensorRT) take at least the FLOPs and
+   bytes of matrix products and convolutions: the other operators may run inside of them, and cost
+   nothing. A product of activations alone may be a part of fused attention: it has FLOPs only.
+   ``torch.compile`` was measured at 0.68 of the least time of eager PyTorch
+   (``benchmarks/costs/published_latencies.py``).
+3. What one call reads and writes may lie in the last cache when it is no larger: then it costs
    nothing here. So may weights of which the cache holds half.
-3. Energy is the least time at the power limit of the board.
+4. FLOPs of a convolution are those of the direct algorithm. Winograd's takes fewer: a 3x3
+   convolution may be above the peak by it, in float32 without matrix units.
+5. Energy is the least time at the power limit of the board.
 """
 
 from bisect import bisect_left
@@ -15,7 +22,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from tui_profiler.messages import Cost, Unknown
+from tui_profiler.messages import Cost, Node, Unknown
 from tui_profiler.queries.cost.bound import bytes_moved, certain_cost, node_dtype
 from tui_profiler.queries.hardware.data_sheets import DataSheet
 from tui_profiler.session import Session, Tree
@@ -24,13 +31,17 @@ Limit: TypeAlias = Literal["compute", "memory"]
 NOT_TRACED = Unknown("no forward was traced")
 _PARTLY_KEPT = 2.0
 """As of this machine's caches (``queries/cost/ceilings.py``)."""
+_ATTENTION = "attention"
+"""In the names of torch's operators that are fused attention already."""
 
 
 class LeastTime(Struct, frozen=True):
     """What a node takes at least on a device."""
 
     seconds: float
-    """Of one forward."""
+    """Of one forward, by rule 1."""
+    fused_seconds: float
+    """The same with fused kernels, by rule 2; at most ``seconds``."""
     compute_seconds: float
     """Of it, in operators that the peak of their dtype holds back."""
     memory_seconds: float
@@ -48,7 +59,7 @@ class LeastTime(Struct, frozen=True):
         return "compute" if self.compute_seconds >= self.memory_seconds else "memory"
 
     def joules(self, sheet: DataSheet) -> float:
-        """Return the energy at the power limit, by rule 3."""
+        """Return the energy at the power limit, by rule 5."""
         return self.seconds * sheet.watts
 
 
@@ -57,6 +68,7 @@ class _Columns(Struct, frozen=True, eq=False):
 
     compute: list[float]
     memory: list[float]
+    fused: list[float]
     without_peak: list[int]
     """Operators that compute in a dtype without a peak, in preorder."""
     no_peaks: list[str]
@@ -70,21 +82,22 @@ def least_time(tree: Tree, node: int, sheet: DataSheet) -> LeastTime | Unknown:
     columns, end = _columns(tree, sheet), tree.ends[node]
     compute = columns.compute[end] - columns.compute[node]
     memory = columns.memory[end] - columns.memory[node]
+    fused = columns.fused[end] - columns.fused[node]
     first, stop = (bisect_left(columns.without_peak, at) for at in (node, end))
     missing = sorted(set(columns.no_peaks[first:stop]))
     uncosted = tree.costs[node].uncosted
-    return LeastTime(compute + memory, compute, memory, tuple(missing), uncosted)
+    return LeastTime(compute + memory, fused, compute, memory, tuple(missing), uncosted)
 
 
 @lru_cache(maxsize=64)
 def _columns(tree: Tree, sheet: DataSheet) -> _Columns:
     all_weights = tree.costs[0].parameter_bytes
-    compute, memory = [0.0], [0.0]
+    compute, memory, fused = [0.0], [0.0], [0.0]
     without_peak: list[int] = []
     no_peaks: list[str] = []
     opaque_end = 0
     for index, found in enumerate(tree.nodes):
-        held_back = moved = 0.0
+        held_back = moved = alone = 0.0
         if index >= opaque_end and (found.kind == "op" or found.is_opaque):
             opaque_end = tree.ends[index] if found.is_opaque else 0
             cost = certain_cost(tree, index) if found.is_opaque else tree.costs[index]
@@ -95,9 +108,17 @@ def _columns(tree: Tree, sheet: DataSheet) -> _Columns:
                 no_peaks.append(dtype)
             held_back = cost.flops / rate if rate else 0.0
             moved = _moved_seconds(cost, max(found.calls, 1), all_weights, sheet)
+            if cost.macs:
+                alone = max(held_back, moved) if _moves_fused(found, cost) else held_back
         compute.append(compute[-1] + (held_back if held_back >= moved else 0.0))
         memory.append(memory[-1] + (moved if moved > held_back else 0.0))
-    return _Columns(compute, memory, without_peak, no_peaks)
+        fused.append(fused[-1] + alone)
+    return _Columns(compute, memory, fused, without_peak, no_peaks)
+
+
+def _moves_fused(found: Node, cost: Cost) -> bool:
+    """Return whether a product moves its bytes in fused kernels too, by rule 2."""
+    return not found.is_opaque and (cost.weight_bytes > 0 or _ATTENTION in found.name)
 
 
 def peak(sheet: DataSheet, dtype: str, *, has_macs: bool) -> float | None:

@@ -1,7 +1,8 @@
 """A model on devices that are not here, as JSON: every figure by the data sheet.
 
 1. Names and units never change within one ``schema``; ``docs/fit.schema.json`` describes them.
-2. Times are least times: no device is faster, and each is slower (``queries/hardware``).
+2. Times are least times of eager PyTorch: each device is slower. ``fused_s`` is the least time of
+   fused kernels, as of ``torch.compile`` (``queries/hardware/on_device.py``).
 """
 
 from collections.abc import Sequence
@@ -23,10 +24,13 @@ class LeastForward(json_values.Part, frozen=True):
     phase: str | None
     """prefill or decode, of a model that generates tokens."""
     seconds: json_values.Size
+    """Of eager PyTorch: operators run one after another, inputs and outputs are in memory."""
+    fused_s: json_values.Size
+    """Of fused kernels (torch.compile): matrix products and convolutions only."""
     compute_s: json_values.Size
-    """Of it, in operators that the peak of their dtype holds back."""
+    """Of `seconds`, in operators that the peak of their dtype holds back."""
     memory_s: json_values.Size
-    """Of it, in operators that the memory bandwidth holds back."""
+    """Of `seconds`, in operators that the memory bandwidth holds back."""
     limit: Limit | None
     """null if nothing was counted."""
     energy_j: json_values.Size
@@ -42,12 +46,13 @@ class LeastLayer(json_values.Part, frozen=True):
 
     path: str
     seconds: json_values.Size
+    fused_s: json_values.Size
     limit: Limit | None
     energy_j: json_values.Size
 
 
 class OnDevice(json_values.Part, frozen=True):
-    """The forward on a device by its data sheet: every device is slower."""
+    """The forward on a device by its data sheet: minimum times."""
 
     name: str
     title: str
@@ -160,7 +165,13 @@ def on_device(session: Session, sheet: DataSheet) -> OnDevice | Unknown:
         return NOT_TRACED
     of_nodes = ((found, least_time(tree, node, sheet)) for node, found in enumerate(tree.nodes))
     layers = [
-        json_values.fill(LeastLayer, least, path=found.path, energy_j=least.joules(sheet))
+        json_values.fill(
+            LeastLayer,
+            least,
+            path=found.path,
+            fused_s=least.fused_seconds,
+            energy_j=least.joules(sheet),
+        )
         for found, least in of_nodes
         if isinstance(least, LeastTime)
     ]
@@ -182,6 +193,7 @@ def least_forwards(session: Session, sheet: DataSheet) -> list[LeastForward]:
             LeastForward,
             least,
             phase=tree.phase or None,
+            fused_s=least.fused_seconds,
             compute_s=least.compute_seconds,
             memory_s=least.memory_seconds,
             energy_j=least.joules(sheet),

@@ -9,7 +9,10 @@ from tui_profiler.queries.hardware.fits import Fit, Fitted, Need, devices_needed
 from tui_profiler.queries.hardware.on_device import LeastTime
 from tui_profiler.session import Session
 
-_COLUMNS = ("device", "memory", "fits", "largest batch", "devices", "min time", "limit", "energy")
+_COLUMNS = (
+    *("device", "memory", "fits", "largest batch", "devices"),
+    *("min eager", "limit", "energy", "min fused"),
+)
 
 _LEAST_SECONDS = 1e-8
 """What is shown of a time: below it, a lower bound says nothing."""
@@ -72,8 +75,11 @@ def _row(found: Fitted, phase: str) -> tuple[str, ...]:
         limit, joules = least.limit or UNAVAILABLE, f"~{energy(least.joules(sheet))}"
     else:
         time = limit = joules = UNAVAILABLE
+    fused = UNAVAILABLE
+    if isinstance(least, LeastTime) and least.fused_seconds >= _LEAST_SECONDS:
+        fused = f"≥ {duration(least.fused_seconds)}"
     memory = f"{sheet.memory_bytes / 1e9:.0f} GB"
-    return (sheet.name, memory, fits, largest, devices, time, limit, joules)
+    return (sheet.name, memory, fits, largest, devices, time, limit, joules, fused)
 
 
 def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
@@ -86,8 +92,9 @@ def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
 
 def _notes(found: tuple[Fitted, ...]) -> list[str]:
     notes = [
-        "min time: lower bound from data-sheet peaks and bandwidth; every device is slower",
-        "energy: estimate, minimum time × power limit of the board",
+        "min eager: lower bound of eager PyTorch, from data-sheet peaks and bandwidth",
+        "min fused: lower bound of fused kernels (torch.compile): matrix products only",
+        "energy: estimate, min eager × power limit of the board",
         "devices: how many are needed with tensor parallelism",
     ]
     for one in found:
@@ -112,6 +119,8 @@ def _why_none(found: tuple[Fitted, ...]) -> Iterator[str]:
             yield f"fits {UNAVAILABLE}: the reserve takes all memory of {one.sheet.name}"
         for _, least in one.least:
             if isinstance(least, Unknown):
-                yield f"min time {UNAVAILABLE}: {safe(least.reason)}"
+                yield f"minimum times {UNAVAILABLE}: {safe(least.reason)}"
             elif least.seconds < _LEAST_SECONDS:
-                yield f"min time {UNAVAILABLE}: below 0.01 µs, no bound"
+                yield f"minimum times {UNAVAILABLE}: below 0.01 µs, no bound"
+            elif least.fused_seconds < _LEAST_SECONDS:
+                yield f"min fused {UNAVAILABLE}: below 0.01 µs, no bound"

@@ -43,7 +43,9 @@ def on_device_section(session: Session, sheet: DataSheet, top: int | None = None
 
 def _said(least: LeastTime, sheet: DataSheet) -> str:
     limit = f", {least.limit}-bound" if least.limit else ""
-    return f"{duration(least.seconds)}{limit}; {energy(least.joules(sheet))} at {sheet.watts:g} W"
+    watts = f"{energy(least.joules(sheet))} at {sheet.watts:g} W"
+    fused = f"; {duration(least.fused_seconds)} with fused kernels" if least.fused_seconds else ""
+    return f"{duration(least.seconds)}{limit}; {watts}{fused}"
 
 
 def _used(tree: Tree, sheet: DataSheet) -> list[tuple[str, float]]:
