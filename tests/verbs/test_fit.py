@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from msgspec.structs import replace
 
+from benchmarks.costs.published_latencies import FUSED, ROWS, beside
 from screens.cli.main import main
 from tests.worker import spec
 from tui_profiler.messages import Request, TrainSpec, Unknown
@@ -91,6 +92,20 @@ def test_peaks_that_were_measured_on_a_gpu_are_predicted(
     assert predicted / 2**20 == pytest.approx(measured, rel=0.07)
 
 
+def test_no_minimum_time_is_above_a_published_one(template: Template) -> None:
+    asked = (("resnet50", "float32", 256), ("timm:resnet50", "float16", 1024))
+    rows = tuple(row for row in ROWS if (row.model, row.dtype, row.batch) in asked)
+    found = beside(rows, template)
+    assert len({one.row.device for one in found}) == 4
+    for one in found:
+        assert one.fused <= one.eager
+        assert 1 <= one.ratio < 3, one
+    # What torch.compile gains is why there are two minimum times.
+    compiled = [one for one in found if one.row.source in FUSED]
+    assert compiled
+    assert all(one.row.seconds < one.eager for one in compiled)
+
+
 def test_figures_worked_out_by_hand() -> None:
     small = need(1, weights=100 * MB, activations=10 * MB, convolution=2 * MB)
     large = need(2, weights=100 * MB, activations=20 * MB, convolution=4 * MB)
@@ -167,6 +182,7 @@ def test_a_report_has_least_times_of_every_layer(capsys: pytest.CaptureFixture[s
     assert [one["path"] for one in found["layers"]] == [one["path"] for one in report["layers"]]
     root, *inside = found["layers"]
     assert root["seconds"] == found["least"][0]["seconds"]
+    assert root["seconds"] > root["fused_s"] == found["least"][0]["fused_s"] > 0
     blocks = [one for one in inside if "." not in one["path"] and "/" not in one["path"]]
     assert sum(one["seconds"] for one in blocks) <= root["seconds"] * (1 + 1e-9)
     assert root["energy_j"] == pytest.approx(72 * root["seconds"])
