@@ -162,8 +162,9 @@ def test_a_gpu_is_the_device_that_hip_counts(driver: Path) -> None:
 def test_energy_is_counted_in_steps_of_each_counter(driver: Path) -> None:
     program = """
 from tui_profiler.probe.measure.energy.meter import EnergyWatch, GpuEnergy
+from tui_profiler.gpus.gpus import Gpus
 seconds = 100.0
-watch = EnergyWatch([GpuEnergy()], lambda: seconds)
+watch = EnergyWatch([GpuEnergy(Gpus(drivers=[amd]))], lambda: seconds)
 watch.become("running", lambda: seconds * 8)
 for _ in range(200):
     seconds += 0.05

@@ -8,6 +8,7 @@ from tui_profiler.gpus.driver import EnergyOfGpu, OfProcesses, Opened
 from tui_profiler.gpus.gpus import Gpus, unknown_gpu
 from tui_profiler.messages import Gpu, GpuProcess, Unknown
 
+MISSING = Unknown("its library is not installed")
 ABSENT, BROKEN = Unknown("none of this maker"), Unknown("the driver is not loaded")
 
 
@@ -15,6 +16,7 @@ class Makers:
     """Some GPUs of one maker; or why there are none, at the moment."""
 
     absent: tuple[Unknown, ...] = (ABSENT,)
+    not_installed: tuple[Unknown, ...] = (MISSING,)
 
     def __init__(self, maker: str, answer: int | Unknown) -> None:
         self.maker = maker
@@ -73,6 +75,11 @@ def test_a_maker_that_fails_is_one_gpu_without_figures_and_moves_no_other() -> N
     assert not isinstance(energy, Unknown)
     assert [(one.number, one.joules) for one in energy] == [(2, 0.0), (-1, BROKEN)]
     first.answer = 1
+    second.answer = MISSING  # Beside others, that is no failure.
+    alone = gpus.gpus(0.0)
+    assert not isinstance(alone, Unknown)
+    assert [one.index for one in alone] == [0]
+    second.answer = 1
     again = gpus.gpus(0.0)
     assert not isinstance(again, Unknown)
     assert [one.index for one in again] == [0, 2]
@@ -88,6 +95,7 @@ def test_a_maker_that_fails_is_one_gpu_without_figures_and_moves_no_other() -> N
             Unknown("X: the driver is not loaded; Y: the driver is not loaded"),
         ),
         ((0, ABSENT), ()),
+        ((ABSENT, MISSING), MISSING),
     ],
 )
 def test_without_gpus_the_reasons_are_told(

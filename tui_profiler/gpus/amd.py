@@ -20,13 +20,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
-from tui_profiler.gpus.driver import NOT_TOLD, EnergyOfGpu, OfProcesses, Opened
+from tui_profiler.gpus.driver import (
+    NOT_TOLD,
+    EnergyOfGpu,
+    OfProcesses,
+    Opened,
+    has_card,
+    most_memory_first,
+)
 from tui_profiler.messages import EccErrors, Figure, Gpu, GpuLinks, GpuProcess, Unknown
 
-MOST_PROCESSES = 16
 _CARDS = Path("/sys/class/drm")
 _VENDOR = "0x1002"
 _LIBRARY = "libamd_smi.so"
+_NO_LIBRARY = Unknown(f"{_LIBRARY} of ROCm is not installed")
+_NO_BINDING = Unknown("amdsmi is not installed (pip install 'tui-profiler[amd]')")
 _OLD = Unknown("this amdsmi does not report it")
 _NO_AGGREGATE = Unknown("AMD's driver counts errors since it was loaded only")
 _NO_LINKS = Unknown("not read from AMD GPUs")
@@ -71,6 +79,7 @@ class Amd:
 
     maker = "AMD"
     absent: tuple[Unknown, ...] = (Unknown("no AMD GPU on this machine"),)
+    not_installed: tuple[Unknown, ...] = (_NO_LIBRARY, _NO_BINDING)
 
     def __init__(
         self,
@@ -121,20 +130,17 @@ class Amd:
 
     def _open(self) -> _Session | Unknown:
         opened = self._library()
-        if isinstance(opened, Unknown) and not self._has_card():
+        if isinstance(opened, Unknown) and not has_card(self._cards, _VENDOR):
             return self.absent[0]  # A library without a GPU, or neither.
         return opened
 
-    def _has_card(self) -> bool:
-        return any(_text(path) == _VENDOR for path in self._cards.glob("card*/device/vendor"))
-
     def _library(self) -> _Session | Unknown:
         if not any(map(_loads, _libraries())):
-            return Unknown(f"{_LIBRARY} of ROCm is not installed")
+            return _NO_LIBRARY
         try:
             library = importlib.import_module("amdsmi")
         except ImportError:
-            return Unknown("amdsmi is not installed (pip install 'tui-profiler[amd]')")
+            return _NO_BINDING
         except Exception as error:  # It binds every function when imported, and raises what it may.
             return Unknown(f"amdsmi does not match {_LIBRARY}: {error}")
         try:
@@ -239,14 +245,10 @@ class _Device:
         listed = self._ask("amdsmi_get_gpu_process_list")
         if isinstance(listed, Unknown):
             return listed
-        found = [
+        return most_memory_first(
             GpuProcess(int(one["pid"]), _figure(one["memory_usage"], "vram_mem"), _NO_SHARE)
             for one in listed
-        ]
-        found.sort(
-            key=lambda one: -(one.memory_bytes if isinstance(one.memory_bytes, float) else 0)
         )
-        return tuple(found[:MOST_PROCESSES])
 
     def _watts(self) -> tuple[Figure, Figure]:
         """Return the power of the moment, and a mean; each GPU reports one of them."""
@@ -353,11 +355,4 @@ def _serial(uuid: str) -> str:
     try:
         return bytes.fromhex(uuid.replace("-", "")).decode("ascii").lower()
     except ValueError:
-        return ""
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
         return ""

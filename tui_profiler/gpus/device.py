@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from tui_profiler.gpus.driver import NEEDS_SECOND, most_memory_first
 from tui_profiler.messages import (
     EccErrors,
     Figure,
@@ -87,8 +88,6 @@ def _throttles(answer: int | Unknown) -> str:
     return ", ".join(words)
 
 
-MOST_PROCESSES = 16
-
 # After these no call of the session can succeed.
 _ENDS_SESSION = frozenset({_UNINITIALIZED, _DRIVER_NOT_LOADED, _VERSION_MISMATCH})
 # After these no call to this GPU can.
@@ -121,7 +120,6 @@ _LINK_FIELDS = (
 )
 # nvmlValueType_t, as the members of nvmlValue_t.
 _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-_NEEDS_SECOND = Unknown("needs a second sample")
 _NO_LINKS = Unknown("this GPU has no NVLink")
 _NO_FAN = Unknown("this GPU has no fan")
 
@@ -251,10 +249,7 @@ class Device:
             )
             for process in running
         ]
-        found.sort(
-            key=lambda one: -(one.memory_bytes if isinstance(one.memory_bytes, float) else 0)
-        )
-        return tuple(found[:MOST_PROCESSES])
+        return most_memory_first(found)
 
     def _memory(self, handle: object) -> Any:
         return self._ask(
@@ -338,7 +333,7 @@ class Device:
         before = self._links_before.get(field.fieldId)
         self._links_before[field.fieldId] = at, int(value)
         if before is None or at <= before[0] or value < before[1]:
-            return _NEEDS_SECOND  # Or the counter began again.
+            return NEEDS_SECOND  # Or the counter began again.
         return (value - before[1]) * 1024 / ((at - before[0]) / 1e6)
 
     def _process_utilisation(self) -> dict[int, float] | Unknown:

@@ -6,18 +6,40 @@
 3. Calls can block while a GPU falls off its bus, so that they belong in a thread (``watch.py``).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tui_profiler.messages import Figure, Gpu, GpuProcess, Unknown
 
 RETRY_SECONDS = 30.0
+MOST_PROCESSES = 16
 NOT_TOLD = Unknown("this GPU does not report it")
 NEEDS_SECOND = Unknown("needs a second sample")
 _T = TypeVar("_T")
 
 OfProcesses: TypeAlias = tuple[int, tuple[GpuProcess, ...] | Unknown]
 """Number of a GPU, and who computes on it."""
+
+
+def most_memory_first(found: Iterable[GpuProcess]) -> tuple[GpuProcess, ...]:
+    """Return the processes with most memory, at most ``MOST_PROCESSES``."""
+
+    def held(one: GpuProcess) -> float:
+        return 0.0 if isinstance(one.memory_bytes, Unknown) else one.memory_bytes
+
+    return tuple(sorted(found, key=held, reverse=True)[:MOST_PROCESSES])
+
+
+def has_card(cards: Path, vendor: str) -> bool:
+    """Return whether the kernel lists a graphics card with this PCI number of its maker."""
+    for path in cards.glob("card*/device/vendor"):
+        try:
+            if path.read_text(encoding="ascii").strip() == vendor:
+                return True
+        except (OSError, ValueError):
+            continue  # It was taken out meanwhile.
+    return False
 
 
 class EnergyOfGpu(NamedTuple):
@@ -37,6 +59,8 @@ class Driver(Protocol):
     maker: str
     absent: tuple[Unknown, ...]
     """Answers where the machine has no such GPU."""
+    not_installed: tuple[Unknown, ...]
+    """Answers where it has one and no library: not worth a line beside other GPUs."""
 
     def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
         """Ask every GPU for all its figures."""

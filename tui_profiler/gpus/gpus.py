@@ -3,6 +3,8 @@
 1. NVIDIA's come first and keep NVML's numbers; those of the next maker follow when they are first
    seen, and keep their numbers after.
 2. A maker whose driver is there and fails, beside others that answer, is one GPU without figures.
+   One whose library is not installed is told only where no GPU answers: most laptops have a second
+   GPU that nobody computes on.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,6 +14,7 @@ from msgspec.structs import replace
 
 from tui_profiler.gpus.amd import Amd
 from tui_profiler.gpus.driver import Driver, EnergyOfGpu, OfProcesses
+from tui_profiler.gpus.intel import Intel
 from tui_profiler.gpus.nvml import Nvml
 from tui_profiler.messages import Gpu, Unknown
 
@@ -39,7 +42,7 @@ class Gpus:
     ) -> None:
         if drivers is None:
             drivers = [Nvml(device_indices, cuda_uuids)]
-            drivers += [] if device_indices is not None else [Amd(cuda_uuids)]
+            drivers += [] if device_indices is not None else [Amd(cuda_uuids), Intel()]
         self._drivers = tuple(drivers)
         self._counts = [0] * len(self._drivers)
         """GPUs of each driver, when it last answered."""
@@ -99,7 +102,7 @@ class Gpus:
         failed: Callable[[str, Unknown], _T],
     ) -> tuple[_T, ...] | Unknown:
         found: list[_T] = []
-        failures: list[tuple[str, Unknown]] = []
+        failures: list[tuple[Driver, Unknown]] = []
         is_answered = False
         for place, driver in enumerate(self._drivers):
             answer = ask(driver)
@@ -109,13 +112,14 @@ class Gpus:
                 first = self._firsts.setdefault(place, sum(self._counts[:place]))
                 found += [numbered(one, first) for one in answer]
             elif answer not in driver.absent:
-                failures.append((driver.maker, answer))
+                failures.append((driver, answer))
         if found:
-            return (*found, *(failed(maker, why) for maker, why in failures))
+            rest = [(who, why) for who, why in failures if why not in who.not_installed]
+            return (*found, *(failed(driver.maker, why) for driver, why in rest))
         if len(failures) == 1:
             return failures[0][1]
         if failures:
-            return Unknown("; ".join(f"{maker}: {why.reason}" for maker, why in failures))
+            return Unknown("; ".join(f"{driver.maker}: {why.reason}" for driver, why in failures))
         return () if is_answered else NO_GPU
 
 

@@ -36,6 +36,7 @@ from tui_profiler.gpus.driver import RETRY_SECONDS, EnergyOfGpu, OfProcesses, Op
 from tui_profiler.messages import Gpu, Unknown
 
 NO_GPUS = Unknown("no NVIDIA GPU on this machine")
+NO_BINDING = Unknown("nvidia-ml-py is not installed")
 _UNSURE = "?"
 
 
@@ -137,6 +138,7 @@ class Nvml:
 
     maker = "NVIDIA"
     absent: tuple[Unknown, ...] = (NO_DRIVER, NO_GPUS)
+    not_installed: tuple[Unknown, ...] = (NO_BINDING,)
 
     def __init__(
         self,
@@ -239,7 +241,7 @@ def import_library() -> ModuleType | Unknown:
     try:
         return importlib.import_module("pynvml")
     except ImportError:
-        return Unknown("nvidia-ml-py is not installed")
+        return NO_BINDING
 
 
 def _shut_down(library: ModuleType) -> None:

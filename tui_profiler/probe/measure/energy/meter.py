@@ -33,10 +33,14 @@ _MOST_GAP_SECONDS = 2.0
 
 
 class GpuEnergy:
-    """The energy of every GPU, by sessions of its own with their drivers."""
+    """The energy of every GPU.
 
-    def __init__(self) -> None:
-        self._gpus = Gpus()
+    Args:
+        gpus: sessions with their drivers; None for its own.
+    """
+
+    def __init__(self, gpus: Gpus | None = None) -> None:
+        self._gpus = Gpus() if gpus is None else gpus
 
     def read(self, now: float) -> tuple[Reading, ...] | Unknown:
         """Look at all GPUs."""
