@@ -54,6 +54,41 @@ class SourceLine(Part, frozen=True):
 LONGEST_LINE = 200
 
 
+class BackwardLine(Part, frozen=True):
+    """A line of the program that begins backward passes, and where their time goes.
+
+    Seconds per step, without waits for collectives.
+    """
+
+    function: str
+    file: str
+    """Path as Python knows it."""
+    line: int
+    text: str
+    """As of ``SourceLine``."""
+    passes: float
+    """Per step."""
+    modules: float
+    """In modules of the watched model, with what checkpointing runs again."""
+    others: float
+    """In the backward of other models."""
+    outside: float
+    """In the backward of what no model made: the loss, and whatever else the program computes."""
+
+
+class OtherModel(Part, frozen=True):
+    """Another model that the program calls in a step."""
+
+    name: str
+    """Its class, with ``#2`` for the second one of a class."""
+    calls: float
+    """Per step, outside of other models' calls."""
+    forward: Figure
+    """Seconds per step, without the watched model's where that is called inside."""
+    backward: Figure
+    """Likewise."""
+
+
 class LoaderSettings(Part, frozen=True):
     """How a ``DataLoader`` of the program loads."""
 
@@ -169,6 +204,10 @@ class TrainingStep(OnWire, frozen=True):
     """Of those that step, most frequent first."""
     kept_gradients: KeptGradients | None = None
     """None: not known, as where a step ends with a backward pass."""
+    backward_lines: tuple[BackwardLine, ...] = ()
+    """Where backward passes begin, most seconds first; none where no backward was timed."""
+    other_models: tuple[OtherModel, ...] = ()
+    """Most seconds first."""
 
 
 class BackwardOperators(OnWire, frozen=True):

@@ -23,6 +23,7 @@ from tui_profiler.probe.measure.step.recorder import StepRecorder
 from tui_profiler.probe.measure.step.steps import TrainingSteps
 from tui_profiler.probe.process.yielding import pause
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.torch_compat.modules import has_parameters
 from tui_profiler.probe.trace.trace import trace
 from tui_profiler.session.training import StepColumns
 
@@ -56,7 +57,9 @@ class Spent:
         self.around.clear()
 
 
-class _WaitBackward(torch.autograd.Function):
+class WaitBackward(torch.autograd.Function):
+    """Returns its input, and waits in the backward."""
+
     @staticmethod
     def forward(context: Any, x: Tensor, wait: Callable[[], None]) -> Tensor:
         context.wait = wait
@@ -69,11 +72,20 @@ class _WaitBackward(torch.autograd.Function):
 
 
 class Net(nn.Module):
-    """A linear layer that takes its time, forward and backward."""
+    """A linear layer that takes its time, forward and backward.
 
-    def __init__(self, spent: Spent, forward: float = 0.0, backward: float = 0.0) -> None:
+    Args:
+        spent: where its time is noted, under ``prefix`` and the name of the part.
+        forward: seconds, as the next.
+        backward: its time there.
+        prefix: tells it from others.
+    """
+
+    def __init__(
+        self, spent: Spent, forward: float = 0.0, backward: float = 0.0, prefix: str = ""
+    ) -> None:
         super().__init__()
-        self.spent = spent
+        self.spent, self.prefix = spent, prefix
         self.linear = nn.Linear(WIDTH, WIDTH)
         self.times = forward, backward
         self.waits: Callable[[], None] = lambda: None
@@ -82,13 +94,13 @@ class Net(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return (batch, features) of (batch, features)."""
         forward, backward = self.times
-        self.spent.wait("forward", forward)
+        self.spent.wait(f"{self.prefix}forward", forward)
 
         def wait() -> None:
-            self.spent.wait("backward", backward)
+            self.spent.wait(f"{self.prefix}backward", backward)
             self.waits()
 
-        return _WaitBackward.apply(self.linear(x), wait)  # type: ignore[no-any-return, no-untyped-call]
+        return WaitBackward.apply(self.linear(x), wait)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class Data(Dataset[Tensor]):
@@ -130,11 +142,11 @@ def batches(spent: Spent, seconds: float = 0.0) -> Iterator[Tensor]:
 
 
 class Watched:
-    """A model whose steps are told, every one recorded."""
+    """A model whose steps are told, every one recorded; other models are timed as a whole."""
 
     def __init__(self, model: nn.Module, *inputs: Tensor) -> None:
         self.tree = trace(model, (Inputs(inputs, {}, (), None),)).nodes
-        self.clock = ModuleClock(model)
+        self.clock = ModuleClock(model, strangers=has_parameters)
         self.clock.recording = False
         self.clock.install()
         self.recorder = StepRecorder(self.clock, lambda: True)

@@ -16,7 +16,7 @@ import sys
 import weakref
 from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import partial
 from math import inf
@@ -48,6 +48,7 @@ from tui_profiler.probe.measure.clock.thread_usage import (
 )
 from tui_profiler.probe.measure.clock.timed_call import Call, timed_call
 from tui_profiler.probe.measure.clock.token_reader import TokenReader
+from tui_profiler.probe.process.wire_names import writable
 from tui_profiler.probe.torch_compat.forward_kind import Kind, kind_of
 from tui_profiler.probe.torch_compat.forward_tokens import ForwardTokens
 from tui_profiler.probe.torch_compat.internals import is_compiled, sequence_number
@@ -112,7 +113,7 @@ class Watching:
         """In calls of the root and of other models, by id, of whole steps of the program alone."""
         self._between: dict[int, float] = {}
         self._in_other: set[int] = set()
-        self._others: deque[tuple[int, float, float]] = deque(maxlen=MOST_OTHERS)
+        self._others: deque[OtherCall] = deque(maxlen=MOST_OTHERS)
         self._strangers = strangers
         self._tokens = tokens or TokenReader()
         self._pending_events, self._pending = pending_events, 0
@@ -257,16 +258,26 @@ class Watching:
         if thread in self._in_other:  # Of a part of another one, which is timed with it.
             return self.untraced(model, *args, **kwargs)
         self._in_other.add(thread)
+        marked = self.marks.other_events() if self.is_marked and is_graph_kept() else None
+        first, output = 0, None
+        if marked is not None:
+            first = sequence_number()
+            self.marks.enter(marked, first, args, kwargs)
         start = perf_counter()
         try:
-            return self.untraced(model, *args, **kwargs)
+            output = self.untraced(model, *args, **kwargs)
+            return output
         finally:
             end = perf_counter()
             spent = end - start
             self._in_other.discard(thread)
+            numbers: list[int] = []
+            if marked is not None:
+                self.marks.leave(marked, first, output)
+                numbers = marked.numbers
             if not self._tokens.note(model, start, end):
                 if self.is_marked:
-                    self._others.append((thread, start, end))
+                    self._others.append(OtherCall(thread, start, end, key_of(model), numbers))
                 self._between[id(model)] = self._between.get(id(model), 0.0) + spent
 
     def _share_out(self, root: nn.Module, seconds: float, *, follows: bool) -> None:
@@ -286,8 +297,8 @@ class Watching:
         self._modules_before = []  # Or the model would be kept alive until its next forward.
         return [one.forward() for one in taken]
 
-    def take_others(self) -> list[tuple[int, float, float]]:
-        """Return calls of other models in recorded steps: thread, begin and end of each."""
+    def take_others(self) -> list[OtherCall]:
+        """Return calls of other models in recorded steps."""
         return [self._others.popleft() for _ in range(len(self._others))]
 
     def run_entry(
@@ -582,6 +593,31 @@ class _Finished(NamedTuple):
             values,
             self.tokens,
         )
+
+
+class ModelKey(NamedTuple):
+    """A model that is told apart from others, and not kept alive."""
+
+    id: int
+    kind: str
+    """Name of its class."""
+
+
+def key_of(model: nn.Module) -> ModelKey:
+    """Return what tells a model apart from others."""
+    return ModelKey(id(model), writable(type(model).__name__))
+
+
+class OtherCall(NamedTuple):
+    """A call of a model that is not looked at."""
+
+    thread: int
+    began: float
+    """Second of ``time.perf_counter``."""
+    ended: float
+    model: ModelKey
+    numbers: Sequence[int] = ()
+    """Of autograd's next node, at its entry and exit; none where the graph was not kept."""
 
 
 class _Pass:

@@ -23,7 +23,7 @@ from math import inf
 from torch import nn
 
 from tui_profiler.probe.measure.clock.backward import BackwardPasses
-from tui_profiler.probe.measure.clock.call_recorder import Around, Watching
+from tui_profiler.probe.measure.clock.call_recorder import Around, OtherCall, Watching
 from tui_profiler.probe.measure.clock.device_clock import DeviceClock, DeviceMark
 from tui_profiler.probe.measure.clock.forward import Forward
 from tui_profiler.probe.measure.clock.graph_marks import PassSeen, Reached, StepReader
@@ -165,8 +165,8 @@ class ModuleClock:
         """
         return ([], "") if self._watching is None else self._watching.marks.take()
 
-    def take_others(self) -> list[tuple[int, float, float]]:
-        """Return calls of other models in recorded steps: thread, begin and end of each."""
+    def take_others(self) -> list[OtherCall]:
+        """Return calls of other models in recorded steps."""
         return [] if self._watching is None else self._watching.take_others()
 
     def read_usage(self) -> Reading | None:

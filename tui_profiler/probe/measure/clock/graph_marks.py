@@ -251,6 +251,10 @@ class GraphMarks:
         values = self.values
         return MarkedEvents(self._place(), None if values is None else values.begin_forward())
 
+    def other_events(self) -> MarkedEvents | None:
+        """Return the same for a call of another model, whose values nobody reads."""
+        return None if self._is_compiled else MarkedEvents(self._place())
+
     def _place(self) -> Place:
         place = self._places.get(get_ident())
         if place is None:

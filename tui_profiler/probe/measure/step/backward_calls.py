@@ -33,6 +33,7 @@ from tui_profiler.probe.measure.clock.graph_marks import (
 )
 from tui_profiler.probe.measure.clock.tree_index import TreeIndex
 from tui_profiler.probe.measure.step.recorder import Pass
+from tui_profiler.probe.measure.step.source_lines import Line
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -43,6 +44,21 @@ ByNode: TypeAlias = dict[int, tuple[float, float]]
 APART = -2
 """Instead of a node: a time that belongs to none that it is inside of, because checkpointing ran
 modules again in it, or because the thread waited for a collective."""
+FIRST_OTHER = -3
+"""Instead of a node: this and those below it are other models, in the order of ``OtherModels``."""
+
+
+class PassShares(NamedTuple):
+    """Where the seconds of a backward pass went, without waits for collectives."""
+
+    line: Line | None
+    """Of the program, that it was begun in."""
+    modules: float
+    """In modules of the model, with what was run again."""
+    others: float
+    """In other models."""
+    outside: float
+    """In what no model made: the loss, and whatever else the program computes."""
 
 
 class _Run:
@@ -157,6 +173,9 @@ class StepTimes:
         self.columns: dict[str, list[ByNode]] = {"forward": [], "backward": [], "recomputed": []}
         self.recompute = 0.0
         """Seconds in which modules were run again."""
+        self.passes: list[PassShares] = []
+        self.others: dict[int, float] = {}
+        """Backward seconds of other models, without what is inside, by their places."""
         self.why_not_timed = ""
         """Why not all of it is in the columns; empty where it is."""
         self._index = index
@@ -176,6 +195,16 @@ class StepTimes:
                 return
             began, ended = np.array(found.began), np.array(found.ended)
         self.columns["forward"].append(by_node(nodes, began, ended))
+
+    def add_other(self, thread: int, place: int, numbers: Sequence[int]) -> None:
+        """Add a call of another model.
+
+        Args:
+            thread: that called it.
+            place: of the model, counted from 0.
+            numbers: as of a forward.
+        """
+        self._calls.append(_Calls(thread, [FIRST_OTHER - place] * (len(numbers) // 2), numbers))
 
     def add_pass(
         self,
@@ -222,13 +251,29 @@ class StepTimes:
             self.why_not_timed = str(error)
             return
         run_again = np.concatenate(outer, axis=1)
-        self.recompute += float((run_again[1] - run_again[0]).sum())
-        apart = run_again
+        recompute = _together(run_again)
+        self.recompute += recompute
+        apart, waited = run_again, 0.0
         if self._device is None:
-            apart = np.concatenate([run_again, waits_in(one, waits, run_again)], axis=1)
+            waiting = waits_in(one, waits, run_again)
+            apart, waited = np.concatenate([run_again, waiting], axis=1), _together(waiting)
         began, ended = np.concatenate([apart, *intervals], axis=1)
         nodes = [*[APART] * apart.shape[1], *nodes]
-        self.columns["backward"].append(by_node(nodes, began, ended))
+        times = by_node(nodes, began, ended)
+        others = self._take_others(times)
+        self.columns["backward"].append(times)
+        modules = times.get(0, (0.0, 0.0))[0] + recompute
+        outside = max(clock.ended - one.began - waited - modules - others, 0.0)
+        self.passes.append(PassShares(one.line, modules, others, outside))
+
+    def _take_others(self, times: ByNode) -> float:
+        """Take other models out of the times of a pass; returns their seconds."""
+        whole = 0.0
+        for node in [node for node in times if node <= FIRST_OTHER]:
+            place, (_, own) = FIRST_OTHER - node, times.pop(node)
+            self.others[place] = self.others.get(place, 0.0) + own
+            whole += own
+        return whole
 
 
 def waits_in(one: Pass, waits: Sequence[tuple[float, float]], run_again: Floats) -> Floats:
@@ -243,6 +288,11 @@ def waits_in(one: Pass, waits: Sequence[tuple[float, float]], run_again: Floats)
     ]
     kept = [each for each, is_in in zip(found, is_again, strict=True) if not is_in]
     return np.array(kept).reshape(-1, 2).T
+
+
+def _together(intervals: Floats) -> float:
+    """Return the seconds of (2, intervals) added up."""
+    return float((intervals[1] - intervals[0]).sum())
 
 
 class _Calls(NamedTuple):

@@ -23,6 +23,7 @@ from tui_profiler.probe.measure.clock.graph_marks import Recomputed
 from tui_profiler.probe.measure.clock.thread_usage import Reading
 from tui_profiler.probe.measure.step.kept_gradients import GradientWatch
 from tui_profiler.probe.measure.step.marks import MARKS, Mark
+from tui_profiler.probe.measure.step.source_lines import Line, running_line
 from tui_profiler.probe.measure.values.step_values import StepValues
 
 MOST_MARKS = 50_000
@@ -49,6 +50,8 @@ class Pass(NamedTuple):
     """Whether it came to a marked node."""
     device: DeviceSpan | None = None
     """Of it, on a device; None without one, or where its step was not recorded."""
+    line: Line | None = None
+    """Of the program, that it was begun in; None where its step was not recorded."""
 
 
 class End(NamedTuple):
@@ -190,7 +193,8 @@ class StepRecorder:
 
     def after_pass(self, began: float, ended: float) -> None:
         """Keep a pass; it may end a step."""
-        one = Pass(get_ident(), began, ended, *self._clock.take_pass())
+        line = running_line() if self._is_recorded else None
+        one = Pass(get_ident(), began, ended, *self._clock.take_pass(), line)
         self.passes.append(one)
         self._passes += 1
         if self.window is not None:

@@ -21,14 +21,20 @@ MOST_FRAMES = 200
 _FIRST_COST_SECONDS = 60e-6
 
 
+class Line(NamedTuple):
+    """A line of the program's code."""
+
+    function: str
+    file: str
+    number: int
+
+
 class Sample(NamedTuple):
     """The innermost line of the user's own code at one moment."""
 
     at: float
     """Second of ``time.perf_counter``."""
-    function: str
-    file: str
-    line: int
+    line: Line
 
 
 class LineSampler:
@@ -77,9 +83,9 @@ class LineSampler:
         cost = _FIRST_COST_SECONDS
         while not stopped.wait(pause_seconds(cost, self._budget)):
             began = thread_time()
-            sample = _innermost(sys._current_frames().get(self._watched), self._forward)
-            if sample is not None:
-                self._samples.append(sample)
+            line = _innermost(sys._current_frames().get(self._watched), self._forward)
+            if line is not None:
+                self._samples.append(Sample(perf_counter(), line))
             took = thread_time() - began
             self.cpu_seconds += took
             cost += (took - cost) / 8
@@ -90,7 +96,12 @@ def pause_seconds(cost_seconds: float, budget: float) -> float:
     return max(LEAST_PAUSE_SECONDS, cost_seconds / max(SHARE_OF_BUDGET * budget, 1e-6))
 
 
-def _innermost(frame: FrameType | None, forward: CodeType | None) -> Sample | None:
+def running_line() -> Line | None:
+    """Return the line of the user's innermost frame on this thread, or else of a library's."""
+    return _innermost(sys._getframe(1), None)
+
+
+def _innermost(frame: FrameType | None, forward: CodeType | None) -> Line | None:
     """Return the line of the user's innermost frame, or else of the innermost in a library.
 
     None where the model's forward runs.
@@ -107,11 +118,11 @@ def _innermost(frame: FrameType | None, forward: CodeType | None) -> Sample | No
                 of_library = of_library or frame
             else:
                 of_user = frame
+                if forward is None:
+                    break
         frame = frame.f_back
     found = of_user or of_library
-    return None if found is None else _sample(found)
-
-
-def _sample(frame: FrameType) -> Sample:
-    code = frame.f_code
-    return Sample(perf_counter(), code.co_qualname, code.co_filename, frame.f_lineno or 0)
+    if found is None:
+        return None
+    code = found.f_code
+    return Line(code.co_qualname, code.co_filename, found.f_lineno or 0)

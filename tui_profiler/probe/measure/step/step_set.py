@@ -1,13 +1,17 @@
 """Means over one set of steps, the same for every figure: the last recorded ones."""
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tui_profiler.probe.measure.step.backward_calls import ByNode
+
+FigureName: TypeAlias = str | tuple[str, Hashable]
+"""Of one thing in a step; or of one of several, such as the time in each other model."""
 
 BLOCKS = 4
 BLOCK_STEPS = 16
@@ -21,7 +25,7 @@ _MOST_ROWS = 60_000
 class _Block:
     steps: int = 0
     outliers: int = 0
-    figures: Counter[str] = field(default_factory=Counter)
+    figures: Counter[FigureName] = field(default_factory=Counter)
     sums: NDArray[np.float64] = field(default_factory=lambda: np.zeros((len(COLUMNS), 2, 0)))
     """(column, whole and own, rows) seconds."""
 
@@ -47,7 +51,9 @@ class StepSet:
         """Count a step that is in no mean."""
         self._blocks[-1].outliers += 1
 
-    def add(self, figures: Mapping[str, float], times: Mapping[str, Iterable[ByNode]]) -> None:
+    def add(
+        self, figures: Mapping[FigureName, float], times: Mapping[str, Iterable[ByNode]]
+    ) -> None:
         """Add a step.
 
         Args:
@@ -72,10 +78,15 @@ class StepSet:
             # A node is once in what is added: no row is there twice.
             block.sums[column][:, rows] += np.array(list(by_node.values())).T
 
-    def mean(self, name: str) -> float:
+    def mean(self, name: FigureName) -> float:
         """Return the mean of a figure per step; 0 where there are no steps."""
         total = sum(block.figures[name] for block in self._blocks)
         return total / self.steps if self.steps else 0.0
+
+    def subjects(self, kind: str) -> list[Hashable]:
+        """Return of what the set has a figure of a kind, such as lines or models."""
+        names = {name: None for block in self._blocks for name in block.figures}
+        return [name[1] for name in names if isinstance(name, tuple) and name[0] == kind]
 
     def columns(self) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
         """Return the nodes, and (column, whole and own, nodes) mean seconds per step."""

@@ -7,7 +7,6 @@
 4. Memory is bounded by the number of nodes and by ``MOST_WAITING`` items of one step.
 """
 
-import linecache
 import math
 import weakref
 from bisect import bisect_left
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter, itemgetter
 from time import perf_counter
 from types import CodeType
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 from torch import distributed, nn
@@ -32,8 +31,9 @@ from tui_profiler.messages import (
     TrainingStep,
     Unknown,
 )
-from tui_profiler.messages.training import LONGEST_LINE, SourceLine, StepEnd, StepParts
+from tui_profiler.messages.training import SourceLine, StepEnd, StepParts
 from tui_profiler.probe.measure.clock.aggregate import quantiles, thread_time
+from tui_profiler.probe.measure.clock.call_recorder import OtherCall
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.forward import Forward
 from tui_profiler.probe.measure.clock.graph_marks import Reached
@@ -44,10 +44,16 @@ from tui_profiler.probe.measure.ranks.collectives import PROCESS, PendingCollect
 from tui_profiler.probe.measure.step.backward_calls import StepTimes
 from tui_profiler.probe.measure.step.kept_gradients import GradientWatch
 from tui_profiler.probe.measure.step.marks import MARKS
+from tui_profiler.probe.measure.step.outside import (
+    OtherModels,
+    backward_lines,
+    pass_figures,
+    text_of,
+)
 from tui_profiler.probe.measure.step.parts import Division, Span, divide
 from tui_profiler.probe.measure.step.recorder import End, Pass, StepRecorder
-from tui_profiler.probe.measure.step.source_lines import LineSampler, Sample
-from tui_profiler.probe.measure.step.step_set import StepSet
+from tui_profiler.probe.measure.step.source_lines import Line, LineSampler, Sample
+from tui_profiler.probe.measure.step.step_set import FigureName, StepSet
 from tui_profiler.probe.measure.values.model_values import ValueReader
 
 LAST_STEPS = 256
@@ -69,8 +75,6 @@ LAST_BATCHES = 64
 PATIENCE_SECONDS = 5.0
 """Without the end of a step, at least, after which the clock records on its own again."""
 
-Line: TypeAlias = tuple[str, str, int]
-"""Function, file, line."""
 T = TypeVar("T")
 
 _NO_COPIES = Unknown("nothing is copied to a GPU")
@@ -159,6 +163,7 @@ class _Told(NamedTuple):
     passes: list[Pass]
     marks: list[Reached]
     """Nodes that backward passes came to."""
+    others: list[OtherCall]
     samples: list[Sample]
 
     @property
@@ -175,6 +180,7 @@ class _Waiting:
         self.forwards: _Queue[Forward] = _Queue(attrgetter("began"))
         self.passes: _Queue[Pass] = _Queue(attrgetter("began"))
         self.marks: _Queue[Reached] = _Queue(itemgetter(1))
+        self.others: _Queue[OtherCall] = _Queue(attrgetter("began"))
         self.samples: _Queue[Sample] = _Queue(attrgetter("at"))
         self.in_windows: set[int] = set()
 
@@ -187,13 +193,14 @@ class _Waiting:
             in_windows,
             self.passes.until(end),
             self.marks.until(end),
+            self.others.until(end),
             self.samples.until(end),
         )
 
     @property
     def is_full(self) -> bool:
         """Whether a step is longer than there is room for."""
-        queues = (self.spans, self.forwards, self.passes, self.marks, self.samples)
+        queues = (self.spans, self.forwards, self.passes, self.marks, self.others, self.samples)
         return any(len(one) > MOST_WAITING for one in queues)
 
 
@@ -237,6 +244,7 @@ class TrainingSteps:
         self._lengths = _Lengths()
         self._lines: deque[Counter[Line]] = deque(maxlen=LAST_STEPS)
         self._set = StepSet()
+        self._others = OtherModels()
         self._so_far = [0.0] * len(StepParts.__struct_fields__)
         """Seconds in each part of all recorded steps."""
         self._recorded_so_far = 0
@@ -351,10 +359,9 @@ class TrainingSteps:
         waiting.spans.add((one.thread, Span(one.kind, one.began, one.ended)) for one in marks)
         waiting.spans.add((one.thread, Span("backward", one.began, one.ended)) for one in passes)
         waiting.spans.add(self._waits())
-        waiting.spans.add(
-            (thread, Span("forward", began, ended))
-            for thread, began, ended in self._clock.take_others()
-        )
+        others = self._clock.take_others()
+        waiting.others.add(others)
+        waiting.spans.add((one.thread, Span("forward", one.began, one.ended)) for one in others)
         waiting.passes.add(passes)
         waiting.forwards.add(forwards)
         waiting.in_windows |= {id(one) for one in in_windows}
@@ -493,6 +500,9 @@ class TrainingSteps:
         times = StepTimes(self._index, self._clock.device)
         for forward in told.forwards:
             times.add_forward(forward)
+        for other in told.others:
+            if (known_as := self._others.place(other.model)) is not None:
+                times.add_other(other.thread, known_as, other.numbers)
         for one in told.passes:
             waits = [
                 (span.began, span.ended)
@@ -507,7 +517,7 @@ class TrainingSteps:
         used = None
         if before.usage is not None and end.usage is not None:
             used = usage_between(before.usage, end.usage)
-        figures = {
+        figures: dict[FigureName, float] = {
             **_usage_figures(used),
             "seconds": seconds,
             "forwards": len(told.forwards),
@@ -516,8 +526,14 @@ class TrainingSteps:
             "traced": sum(one.as_traced for one in told.forwards),
             "recompute": times.recompute,
         }
+        figures.update(division.seconds.items())
         self._is_timed = True
-        self._set.add({**figures, **division.seconds}, times.columns)
+        if told.others:
+            figures |= self._others.figures(told.others, told.forwards)
+            figures |= {("backward", place): spent for place, spent in times.others.items()}
+        for named, figure in pass_figures(times.passes):
+            figures[named] = figures.get(named, 0.0) + figure
+        self._set.add(figures, times.columns)
 
     def _is_slow(self, seconds: float) -> bool:
         """Tell whether a step is slower than 99 of 100 or than all, and than the one kept."""
@@ -619,6 +635,8 @@ class TrainingSteps:
             loader=max(loaders, key=lambda one: loaders[one], default=None),
             optimizer_settings=tuple(one for one, _ in settings.most_common()),
             kept_gradients=None if watch is None else watch.kept(),
+            backward_lines=backward_lines(self._set),
+            other_models=self._others.messages(self._set, on_device=self._clock.device is not None),
         )
 
     def _thread(self) -> ThreadTime | None:
@@ -663,12 +681,15 @@ class TrainingSteps:
         return items, items * first.shape[1]
 
 
-def _usage_figures(used: ThreadUsage | None) -> dict[str, float]:
+def _usage_figures(used: ThreadUsage | None) -> dict[FigureName, float]:
     """Return what a thread used in a step as figures of the set."""
     if used is None:
         return {"usage known": 0.0}
     known = {name: value for name, value in used._asdict().items() if value is not None}
-    return {**known, "usage known": 1.0, "waiting known": float(used.waiting is not None)}
+    found: dict[FigureName, float] = {"usage known": 1.0}
+    found.update(known.items())
+    found["waiting known"] = float(used.waiting is not None)
+    return found
 
 
 def _lines_in(division: Division, samples: Iterable[Sample]) -> Counter[Line]:
@@ -676,7 +697,7 @@ def _lines_in(division: Division, samples: Iterable[Sample]) -> Counter[Line]:
     found: Counter[Line] = Counter()
     for sample in samples:
         if any(began <= sample.at < ended for began, ended in division.other):
-            found[sample.function, sample.file, sample.line] += 1
+            found[sample.line] += 1
     return found
 
 
@@ -684,13 +705,9 @@ def source_lines(lines: Counter[Line]) -> tuple[SourceLine, ...]:
     """Return lines by how many samples fell into them, most first."""
     total = lines.total()
     return tuple(
-        SourceLine(function, file, number, count / total, _text_of(file, number))
+        SourceLine(function, file, number, count / total, text_of(file, number))
         for (function, file, number), count in lines.most_common(MOST_LINES)
     )
-
-
-def _text_of(file: str, number: int) -> str:
-    return linecache.getline(file, number).strip()[:LONGEST_LINE]
 
 
 def _taken(queue: deque[T]) -> list[T]:

@@ -1,0 +1,141 @@
+"""What of a step lies in no module of the model, against what a program spent in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tests.probe.measure.step.loops import WIDTH, Net, Spent, WaitBackward, optimizer, run, watched
+from tui_profiler.messages.training import BackwardLine, TrainingStep
+from tui_profiler.probe.measure.clock.call_recorder import ModelKey
+from tui_profiler.probe.measure.step.outside import MOST_KEPT, OtherModels
+
+MS = 1e-3
+
+
+class Generator(Net):
+    """Another model."""
+
+
+class Around(torch.nn.Module):
+    """A model that calls the watched one."""
+
+    def __init__(self, inside: Net) -> None:
+        super().__init__()
+        self.before = Net(inside.spent, 1 * MS, 2 * MS, "around ")
+        self.inside = inside
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (batch, features) of (batch, features)."""
+        y: Tensor = self.inside(self.before(x))
+        return y
+
+
+def loss_of(y: Tensor, spent: Spent, seconds: float) -> Tensor:
+    """Return what no module computes, and takes its time in the backward."""
+    loss = WaitBackward.apply(y.square().mean(), lambda: spent.wait("loss", seconds))  # type: ignore[no-untyped-call]
+    assert isinstance(loss, Tensor)
+    return loss
+
+
+def by_text(told: TrainingStep) -> dict[str, BackwardLine]:
+    found = {line.text: line for line in told.backward_lines}
+    assert len(found) == len(told.backward_lines)
+    return found
+
+
+def test_the_backward_of_a_loss_is_told_by_the_line_that_began_the_pass() -> None:
+    spent = Spent()
+    net = Net(spent, 0.5 * MS, 2 * MS)
+    sgd = optimizer(net, spent)
+
+    def step() -> None:
+        loss = loss_of(net(torch.ones(2, WIDTH)), spent, 4 * MS)
+        with spent.on("pass"):
+            loss.backward()
+        sgd.step()
+
+    with watched(net) as watching:
+        told = run(watching, spent, step)
+    [line] = told.backward_lines
+    assert (line.text, Path(line.file).name) == ("loss.backward()", "test_outside.py")
+    assert (line.passes, line.others) == (1, 0)
+    assert line.modules * told.recorded >= spent.inside["backward"]
+    assert line.outside * told.recorded >= spent.inside["loss"]
+    assert (line.modules + line.outside) * told.recorded <= spent.around["pass"]
+    assert told.other_models == ()
+
+
+def test_other_models_of_a_gan_have_their_forward_and_backward() -> None:
+    spent = Spent()
+    judge = Net(spent, 0.5 * MS, 1 * MS, "judge ")
+    generator = Generator(spent, 2 * MS, 4 * MS, "generator ")
+    first, second = optimizer(judge, spent), optimizer(generator, spent)
+
+    def step() -> None:
+        with spent.on("generator forward"):
+            made = generator(torch.ones(2, WIDTH))
+        of_judge = loss_of(judge(made.detach()), spent, 0.0)
+        with spent.on("of_judge"):
+            of_judge.backward()
+        first.step()
+        of_generator = loss_of(judge(made), spent, 0.0)
+        with spent.on("of_generator"):
+            of_generator.backward()
+        second.step()
+
+    with watched(judge) as watching:
+        told = run(watching, spent, step)
+    steps, lines = told.recorded, by_text(told)
+    [other] = told.other_models
+    assert (other.name, other.calls) == ("Generator", 1)
+    assert isinstance(other.forward, float)
+    assert isinstance(other.backward, float)
+    inside, around = spent.inside, spent.around
+    assert inside["generator forward"] <= other.forward * steps <= around["generator forward"]
+    assert inside["generator backward"] <= other.backward * steps <= around["of_generator"]
+    of_judge, of_generator = lines["of_judge.backward()"], lines["of_generator.backward()"]
+    assert of_judge.others == 0
+    assert of_generator.others == other.backward
+    for name, line in (("of_judge", of_judge), ("of_generator", of_generator)):
+        assert line.passes == 1
+        assert (line.modules + line.others + line.outside) * steps <= around[name]
+    assert (of_judge.modules + of_generator.modules) * steps >= inside["judge backward"]
+
+
+def test_the_watched_model_inside_of_another_one_is_not_counted_to_it() -> None:
+    spent = Spent()
+    net = Net(spent, 4 * MS, 4 * MS)
+    around = Around(net)
+    sgd = optimizer(around, spent)
+
+    def step() -> None:
+        with spent.on("forward"):
+            y = around(torch.ones(2, WIDTH))
+        with spent.on("pass"):
+            y.mean().backward()
+        sgd.step()
+
+    with watched(net) as watching:
+        told = run(watching, spent, step)
+    steps = told.recorded
+    [other] = told.other_models
+    assert other.name == "Around"
+    assert isinstance(other.forward, float)
+    assert isinstance(other.backward, float)
+    inside, outside = spent.inside, spent.around
+    rest = outside["forward"] - inside["forward"]
+    assert inside["around forward"] <= other.forward * steps <= rest
+    rest = outside["pass"] - inside["backward"]
+    assert inside["around backward"] <= other.backward * steps <= rest
+
+
+def test_models_of_one_class_are_numbered_and_only_so_many_are_told_apart() -> None:
+    others = OtherModels()
+    places = [others.place(ModelKey(number, "Net")) for number in range(MOST_KEPT)]
+    assert places == [*range(MOST_KEPT)]
+    assert others.place(ModelKey(-1, "Net")) is None
+    assert others.place(ModelKey(1, "Net")) == 1
+    assert others.names()[:3] == ["Net", "Net#2", "Net#3"]
