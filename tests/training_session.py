@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from array import array
 
-from tui_profiler.messages import StepParts, TrainingStep, Unknown
+from msgspec.structs import replace
+
+from tui_profiler.messages import BackwardLine, OtherModel, StepParts, TrainingStep, Unknown
 from tui_profiler.session import EMPTY, Session, apply
 
 NOT_SEEN = Unknown("not seen")
@@ -47,6 +49,16 @@ def training_step(parts: StepParts, seconds: float = 1.0, recorded: int = 20) ->
         recomputed=column(0.0, 0.125),
         own_recomputed=column(0.0, 0.125),
     )
+
+
+def a_gan(told: TrainingStep) -> TrainingStep:
+    """Return the step with a pass whose loss is in no module, and one through another model too."""
+    lines = (
+        BackwardLine("train", "/home/me/gan.py", 83, "d.backward()", 2.0, 0.25, 0.0, 0.125),
+        BackwardLine("train", "/home/me/gan.py", 91, "g.backward()", 1.0, 0.0625, 0.0625, 0.0),
+    )
+    models = (OtherModel("Generator", 1.0, 0.125, 0.0625),)
+    return replace(told, backward_lines=lines, other_models=models)
 
 
 def step_parts(**seconds: float) -> StepParts:

@@ -8,14 +8,19 @@ from collections.abc import Iterator
 from tui_profiler.figures import units
 from tui_profiler.formatting.canvas import split_cells
 from tui_profiler.formatting.text import middle, safe
-from tui_profiler.messages import TrainingStep, Unknown, known
+from tui_profiler.messages import OtherModel, TrainingStep, Unknown, known
 from tui_profiler.queries.training.backward_bound import backward_bound
+from tui_profiler.queries.training.outside import (
+    outside_lines,
+    outside_operator_words,
+    outside_words,
+)
+from tui_profiler.queries.training.source_lines import line_name
 from tui_profiler.queries.training.step import (
     Judgement,
     Part,
     PartName,
     judged,
-    line_name,
     node_share,
     step_parts,
     timed_backward,
@@ -75,6 +80,9 @@ def _forms(parts: tuple[Part, ...], step: TrainingStep, look: Look) -> Iterator[
     if seconds is not None:
         time = (("step ", "muted"), (units.duration(seconds), "ink"), *_GAP)
     named, at_line = _where(step, long=True), _where(step, long=False)
+    if outside := outside_words(step):
+        yield (*time, *_in_words(parts, named, look, outside))
+        yield (*time, *_in_words(seen, named, look, outside))
     yield (*time, *_in_words(parts, named, look))
     yield (*time, *_in_words(seen, named, look))
     for where in (named, at_line, ""):
@@ -85,7 +93,8 @@ def _forms(parts: tuple[Part, ...], step: TrainingStep, look: Look) -> Iterator[
         yield _in_words(tuple(part for part in seen if part not in left_out), "", look)
 
 
-def _in_words(parts: tuple[Part, ...], where: str, look: Look) -> Line:
+def _in_words(parts: tuple[Part, ...], where: str, look: Look, outside: str = "") -> Line:
+    said = {"other": where, "backward": outside}
     spans: list[Span] = []
     for part in parts:
         if spans:
@@ -93,8 +102,8 @@ def _in_words(parts: tuple[Part, ...], where: str, look: Look) -> Line:
         figure = look.glyphs.dash if part.share is None else units.share_cell(part.share)
         role = "faint" if part.share is None else "ink"
         spans += [(f"{part.name} ", "muted"), (figure, role)]
-        if part.name == "other" and where and part.share is not None:
-            spans.append((f" ({where})", "muted"))
+        if part.share is not None and (at := said.get(part.name)):
+            spans.append((f" ({at})", "muted"))
     return tuple(spans)
 
 
@@ -183,6 +192,7 @@ def step_remarks(look: Look) -> tuple[Line, ...]:
             unseen.setdefault(safe(part.why), []).append(part.name)
     lines = [row(_verdict(look.session), EMPTY, look), _whole(step, training.step.seconds, look)]
     lines += _source_lines(step, look)
+    lines += _outside_lines(step, look)
     if again := known(step.recompute):
         recomputed: Line = ((units.duration(again), "ink"), (" of the backward", "muted"))
         lines.append(row((("recomputed", "muted"),), recomputed, look))
@@ -257,6 +267,26 @@ def _part(name: str, seconds: float, share: float, look: Look) -> Line:
         (units.share(share).rjust(7), "ink"),
     )
     return row(left, ((units.duration(seconds), "ink"),), look)
+
+
+def _outside_lines(step: TrainingStep, look: Look) -> Iterator[Line]:
+    """Yield what lies in no module of the model: the backward of losses, and other models."""
+    operators = outside_operator_words(look.session)
+    for line in outside_lines(step)[:MOST_LINES]:
+        spent: Line = ((f"outside modules {units.duration(line.outside)}", "muted"),)
+        room = look.inner - line_width(spent) - 3
+        name = middle(line_name(line), room, look.glyphs.ellipsis)
+        yield row(((f"  {name}", "ink"),), spent, look)
+    if operators:
+        yield from words(operators, look, "faint", 2)
+    for model in step.other_models[:MOST_LINES]:
+        yield row(((f"  {safe(model.name)}", "ink"),), _of_model(model), look)
+
+
+def _of_model(model: OtherModel) -> Line:
+    times = [("forward", known(model.forward)), ("backward", known(model.backward))]
+    said = [f"{name} {units.duration(spent)}" for name, spent in times if spent is not None]
+    return (("  ".join(said), "muted"),)
 
 
 def _source_lines(step: TrainingStep, look: Look) -> Iterator[Line]:

@@ -176,6 +176,9 @@ MESSAGES: tuple[messages.Message, ...] = (
         (1.0,) * 8,
         messages.LoaderSettings(2, True, 2),
         (messages.OptimizerSettings("SGD", None, True),),
+        messages.KeptGradients(9, 3, 1, 400),
+        (messages.BackwardLine("train", "/a.py", 9, "loss.backward()", 1.0, 0.5, 0.25, 0.125),),
+        (messages.OtherModel("Net#2", 2.0, messages.Unknown("no"), 0.5),),
     ),
     messages.SlowStep(1.0, 39, 0.75, PARTS, None, (), 0.25),
     messages.TrainingCost(

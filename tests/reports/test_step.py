@@ -16,7 +16,7 @@ from screens.cli.main import main
 from tests.recording.files import timed, write
 from tests.reports.test_training import report
 from tests.small_model import MEASURED, TRACED, folded
-from tests.training_session import NOT_SEEN, step_parts, trained, training_step
+from tests.training_session import NOT_SEEN, a_gan, step_parts, trained, training_step
 from tui_profiler.messages import LoopState, SlowStep, SourceLine, TrainingStep, Unknown
 from tui_profiler.queries.compare.comparison import comparison, total_rows
 from tui_profiler.queries.compare.side import side_of
@@ -125,6 +125,22 @@ def test_a_backward_that_could_not_be_timed_is_null() -> None:
     assert reasons(session)["layers[].timing.backward_mean_s"] == "the graph has no numbers"
 
 
+def test_json_has_the_backward_by_line_and_other_models() -> None:
+    found = report(measured(a_gan(STEP)))["step"]
+
+    first, second = found["backward_lines"]
+    assert first == {
+        "where": "train, gan.py:83", "passes": 2.0,
+        "modules_s": 0.25, "other_models_s": 0.0, "outside_s": 0.125,
+    }  # fmt: skip
+    assert second["other_models_s"] == 0.0625
+    assert found["other_models"] == [
+        {"name": "Generator", "calls": 1.0, "forward_mean_s": 0.125, "backward_mean_s": 0.0625}
+    ]
+    assert report(measured())["step"]["other_models"] == []
+    assert reasons(measured())["step.backward_lines"] == "no backward pass was timed by its line"
+
+
 def test_few_steps_have_no_means() -> None:
     few = replace(STEP, seconds=Unknown("too few steps so far"), recorded=0)
     found, why = report(measured(few)), reasons(measured(few))
@@ -163,6 +179,19 @@ def test_text_has_the_step_by_part(written: Callable[[Session], str]) -> None:
     assert "0.50 steps/s, 2.00 items/s" in found
     assert "100, mean of 20 recorded; each ends with the optimizer's step (AdamW)" in found
     assert "host-bound: code outside of the model 42 % of the step" in found
+
+
+def test_text_has_the_backward_by_line_and_other_models(
+    written: Callable[[Session], str],
+) -> None:
+    text = written(measured(a_gan(STEP)))
+    rows = [" ".join(line.replace("|", "").replace("\\", "").split()) for line in text.splitlines()]
+
+    assert "backward 7 (outside modules 25 %, train, gan.py:83)" in plain(text)
+    assert "train, gan.py:83 2 250.00 0.00 125.00" in rows
+    assert "train, gan.py:91 1 62.50 62.50 0.00" in rows
+    assert "Generator 1 125.00 62.50" in rows
+    assert "other models" not in written(measured())
 
 
 def test_text_has_the_modules_of_a_step(written: Callable[[Session], str]) -> None:

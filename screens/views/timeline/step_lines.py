@@ -7,7 +7,8 @@ from tui_profiler.figures.units import duration, share, share_cell, thousands
 from tui_profiler.formatting.text import middle, safe, width
 from tui_profiler.messages import SlowStep, Unknown, known
 from tui_profiler.queries.training.slow_steps import slow_step_forms, slow_step_words
-from tui_profiler.queries.training.step import NOT_CALLED, PARTS, directions, line_name
+from tui_profiler.queries.training.source_lines import line_name
+from tui_profiler.queries.training.step import NOT_CALLED, PARTS, directions
 from tui_profiler.queries.training.step_blocks import Block, Level, slow_step_blocks
 from tui_profiler.queries.tree.names import shown as shown_name
 

@@ -11,13 +11,12 @@ from tests.training_session import step_parts as parts
 from tests.training_session import trained as session
 from tests.training_session import training_step as step
 from tui_profiler.messages import SourceLine, ThreadTime
+from tui_profiler.queries.training.source_lines import line_name, whole_line_name
 from tui_profiler.queries.training.step import (
     Judgement,
     judged,
-    line_name,
     node_share,
     step_parts,
-    whole_line_name,
 )
 from tui_profiler.session import EMPTY
 

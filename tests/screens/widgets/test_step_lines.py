@@ -8,7 +8,7 @@ from screens.widgets.rows import Look
 from screens.widgets.step_lines import bar_lines, node_step_lines, step_lines
 from tests.queries.sessions import resnet
 from tests.small_model import FC
-from tests.training_session import step_parts, trained, training_step
+from tests.training_session import a_gan, step_parts, trained, training_step
 from tui_profiler.formatting.canvas import ASCII
 from tui_profiler.messages import SourceLine, TrainingStep, Unknown
 from tui_profiler.session import EMPTY
@@ -76,6 +76,12 @@ def test_nothing_is_said_before_steps_are_recorded() -> None:
     assert step_lines(Look(EMPTY, 0, 2.0, 120)) == ()
 
 
+def test_much_backward_outside_of_modules_is_said_where_there_is_room() -> None:
+    wide, narrow = bar(a_gan(STEP), 160)[0], bar(a_gan(STEP), 100)[0]
+    assert "backward 7 (outside modules 25 %, train, gan.py:83) · optimizer" in wide
+    assert "backward 7 · optimizer" in narrow
+
+
 def section(step: TrainingStep) -> str:
     def squeezed(line: Line) -> str:
         return " ".join(text(line).split())
@@ -90,6 +96,15 @@ def test_the_panel_has_every_part_and_why_one_is_not_known() -> None:
     assert "transfer, clip, communication – not seen" in shown
     assert "step 1.00 s p50 1.00 s" in shown
     assert "host-bound: code outside of the model 42 %" in shown
+
+
+def test_the_panel_has_losses_by_line_and_other_models() -> None:
+    shown = section(a_gan(STEP))
+    assert "train, gan.py:83 outside modules 125 ms" in shown
+    assert "gan.py:91" not in shown
+    assert "Generator forward 125 ms backward 62.5 ms" in shown
+    hostile = replace(a_gan(STEP).other_models[0], name="\x1b[31m")
+    assert "\x1b" not in section(replace(STEP, other_models=(hostile,)))
 
 
 def test_a_step_without_a_time_says_why() -> None:

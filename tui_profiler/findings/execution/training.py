@@ -27,7 +27,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.queries.time.modes import runs_own_steps
 from tui_profiler.queries.training import paper, values
-from tui_profiler.queries.training.step import line_name, whole_line_name
+from tui_profiler.queries.training.source_lines import line_name, whole_line_name
 from tui_profiler.session import Session
 
 LOADER_SHARE = 0.1

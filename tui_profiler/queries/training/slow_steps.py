@@ -11,7 +11,8 @@
 from tui_profiler.figures.units import duration
 from tui_profiler.messages import SlowStep, known
 from tui_profiler.queries.time.slow_forwards import LEAST_PART, Cause, thread_causes
-from tui_profiler.queries.training.step import PartName, line_name, parts_of, step_parts
+from tui_profiler.queries.training.source_lines import line_name
+from tui_profiler.queries.training.step import PartName, parts_of, step_parts
 from tui_profiler.session import Session
 
 _UNRECORDED = "forward and other not recorded"

@@ -14,16 +14,16 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from tui_profiler.figures.units import share as share_text
 from tui_profiler.figures.units import share_cell
-from tui_profiler.formatting.text import middle, printable
 from tui_profiler.messages import (
     Figure,
-    SourceLine,
     StepParts,
     TrainingStep,
     Unknown,
     known,
 )
 from tui_profiler.queries.cost.totals import was_run, why_no_times
+from tui_profiler.queries.training.outside import outside_words
+from tui_profiler.queries.training.source_lines import line_name
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.training import NodeStep, StepColumns
 
@@ -49,10 +49,6 @@ NO_STEP = "no training step was measured"
 NOT_CALLED = "not called in the recorded steps"
 LEAST_SET = 8
 """Recorded steps that a verdict needs."""
-LONGEST_FUNCTION, LONGEST_FILE = 240, 120
-"""Cells in a name of a line."""
-MOST_CHARACTERS = 2000
-"""Of a function or a file, the last ones: a program may give them any name."""
 LEAST_LEAD = 0.05
 """Of the step, that the largest group has more than the next one."""
 MOST_OF_STEP = 0.5
@@ -118,39 +114,25 @@ def per_second(step: TrainingStep, of_a_step: Figure) -> Figure:
     return of_a_step * step.per_second
 
 
-def line_name(line: SourceLine) -> str:
-    """Return ``log_metrics, train.py:54`` for a line of the program.
-
-    Of a long name the middle is left out, so that the file and the line are always in it.
-    """
-    function, file = _line_parts(line)
-    return f"{middle(function, LONGEST_FUNCTION)}, {middle(file, LONGEST_FILE)}:{line.line}"
-
-
-def whole_line_name(line: SourceLine) -> str:
-    """Return the same with a long name whole."""
-    function, file = _line_parts(line)
-    return f"{function}, {file}:{line.line}"
-
-
-def _line_parts(line: SourceLine) -> tuple[str, str]:
-    function = line.function[-MOST_CHARACTERS:].rpartition(".")[2]
-    file = line.file[-MOST_CHARACTERS:]
-    return printable(function), printable(file.rpartition("/")[2] or file)
-
-
 def parts_words(session: Session) -> str:
     """Return the parts that were seen, in percent, and the line in which ``other`` mostly is.
 
-    ``data 18 · forward 2 · optimizer 31 · other 46 (log_metrics, train.py:54, 70 %)``.
+    ``data 18 · forward 2 · optimizer 31 · other 46 (log_metrics, train.py:54, 70 %)``. Of a
+    backward of which much is in no module the line that begins it.
     """
     said = []
     for part in step_parts(session):
-        if part.share is not None:
-            said.append(f"{part.name} {share_cell(part.share) if part.share else 0}")
-        if part.share and part.name == "other" and session.training is not None:
-            lines = session.training.step.lines[:1]
-            said[-1] += "".join(f" ({line_name(one)}, {share_text(one.share)})" for one in lines)
+        if part.share is None or session.training is None:
+            continue
+        step = session.training.step
+        said.append(f"{part.name} {share_cell(part.share) if part.share else 0}")
+        where = ""
+        if part.share and part.name == "other" and step.lines:
+            line = step.lines[0]
+            where = f"{line_name(line)}, {share_text(line.share)}"
+        elif part.name == "backward":
+            where = outside_words(step)
+        said[-1] += f" ({where})" if where else ""
     return " · ".join(said)
 
 

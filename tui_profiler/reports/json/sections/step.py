@@ -4,14 +4,16 @@ from typing import Annotated
 
 from msgspec import field
 
-from tui_profiler.messages import SourceLine, Unknown, known
+from tui_profiler.messages import BackwardLine, OtherModel, SourceLine, Unknown, known
 from tui_profiler.messages.training import StepEnd
 from tui_profiler.queries.training import slow_steps
 from tui_profiler.queries.training import step as steps
+from tui_profiler.queries.training.source_lines import line_name
 from tui_profiler.reports.json_values import EACH, Count, Known, OfSome, Part, Share, Size, or_why
 from tui_profiler.session import Session
 
 _NO_SAMPLES = "no sample of the stack fell into other"
+_NO_BACKWARD = "no backward pass was timed by its line"
 
 
 class StepPart(Part, frozen=True):
@@ -54,6 +56,34 @@ class StepLine(Part, frozen=True):
     """Function, file and line: `log_metrics, train.py:54`."""
     share: Share
     """Of the samples that fell into other."""
+
+
+class StepBackwardLine(Part, frozen=True):
+    """A line of the program that begins backward passes; seconds per step."""
+
+    where: str
+    """Function, file and line."""
+    passes: Size
+    """Per step."""
+    modules_s: Size
+    """In modules of the model, with what checkpointing computes again."""
+    other_models_s: Size
+    """In other models."""
+    outside_s: Size
+    """In what no model made: the loss, and what else the program computes."""
+
+
+class StepModel(Part, frozen=True):
+    """Another model that the program calls in a step."""
+
+    name: str
+    """Class, with `#2` for the second one of a class."""
+    calls: Size
+    """Per step."""
+    forward_mean_s: Known[Size]
+    """Per step, without calls of the reported model inside."""
+    backward_mean_s: Known[Size]
+    """Likewise."""
 
 
 class StepVerdict(Part, frozen=True):
@@ -125,6 +155,10 @@ class Step(Part, frozen=True, kw_only=True):
     parts: StepParts
     other: Known[Annotated[list[StepLine], EACH]]
     """Where parts.other was spent, by samples of the stack, most first."""
+    backward_lines: Known[Annotated[list[StepBackwardLine], EACH]]
+    """Where backward passes begin, most time first."""
+    other_models: list[StepModel]
+    """Other models than the reported one that are called in steps, most time first."""
     verdict: Known[StepVerdict]
     """What limits a step; null where two groups are within 0.05 of the step."""
     slowest: Known[SlowestStep]
@@ -153,6 +187,8 @@ def step_section(session: Session) -> Step | Unknown:
         recompute_mean_s=step.recompute,
         parts=_parts(session),
         other=_lines(step.lines) or Unknown(step.why_no_lines or _NO_SAMPLES),
+        backward_lines=_backward_lines(step.backward_lines) or Unknown(_NO_BACKWARD),
+        other_models=[_model(one) for one in step.other_models],
         verdict=_verdict(session),
         slowest=_slowest(session),
     )
@@ -196,7 +232,18 @@ def _verdict(session: Session) -> StepVerdict | Unknown:
 
 
 def _lines(lines: tuple[SourceLine, ...]) -> list[StepLine]:
-    return [StepLine(steps.line_name(one), one.share) for one in lines]
+    return [StepLine(line_name(one), one.share) for one in lines]
+
+
+def _backward_lines(lines: tuple[BackwardLine, ...]) -> list[StepBackwardLine]:
+    return [
+        StepBackwardLine(line_name(one), one.passes, one.modules, one.others, one.outside)
+        for one in lines
+    ]
+
+
+def _model(model: OtherModel) -> StepModel:
+    return StepModel(model.name, model.calls, model.forward, model.backward)
 
 
 def _slowest(session: Session) -> SlowestStep | Unknown:

@@ -13,13 +13,14 @@ from tui_profiler.figures.units import (
     thousands,
     three_digits,
 )
-from tui_profiler.messages import SlowStep, TrainingStep, Unknown, known
+from tui_profiler.messages import OtherModel, SlowStep, TrainingStep, Unknown, known
+from tui_profiler.queries.training.outside import line_seconds, outside_operator_words
 from tui_profiler.queries.training.slow_steps import longer_parts
+from tui_profiler.queries.training.source_lines import line_name
 from tui_profiler.queries.training.step import (
     Judgement,
     NodeShare,
     judged,
-    line_name,
     node_share,
     parts_words,
     per_second,
@@ -61,6 +62,7 @@ def step_sections(session: Session, tree: Tree, top: int | None = None) -> tuple
             ("steps", _counted(step)),
             ("per step", _passes(step)),
             ("recomputed", _recomputed(step)),
+            ("outside modules", outside_operator_words(session)),
             ("values", values_words(session)),
             ("verdict", verdict_words(session)),
             *(("slowest", _slow_words(session, one)) for one in session.slow_steps[:1]),
@@ -68,6 +70,10 @@ def step_sections(session: Session, tree: Tree, top: int | None = None) -> tuple
     ]
     if step.lines:
         parts.append(_lines(step))
+    if any(line.outside or line.others for line in step.backward_lines):
+        parts.append(_backward_lines(step))
+    if step.other_models:
+        parts.append(_other_models(step.other_models))
     grid = _modules(session, tree, top or figure_text.MOST_ROWS)
     parts += [grid] if grid.rows else []
     return (Section("time of a training step", "measured on this machine", tuple(parts)),)
@@ -147,6 +153,54 @@ def _lines(step: TrainingStep) -> Grid:
     columns = (
         short(names("other, by line"), "other, by line", 0),
         short(Column("% of other"), "% of other", 11),
+    )
+    return Grid(columns, rows)
+
+
+def _backward_lines(step: TrainingStep) -> Grid:
+    """Return where the seconds of backward passes go, by the line that begins them."""
+    lines = step.backward_lines
+    times = fitted_times(max(map(line_seconds, lines), default=0.0))
+    others = any(line.others for line in lines)
+    columns = (
+        short(names("backward, by line"), "backward, by line", 0),
+        short(Column("passes"), "passes", 7),
+        short(Column(f"modules {times.unit}"), f"modules {times.unit}", 12),
+        *([short(Column(f"other models {times.unit}"), "other", 10)] if others else []),
+        short(Column(f"outside {times.unit}"), f"outside {times.unit}", 12),
+    )
+    rows = tuple(
+        (
+            line_name(line),
+            f"{line.passes:.3g}",
+            in_column(line.modules, times),
+            *([in_column(line.others, times)] if others else []),
+            in_column(line.outside, times),
+        )
+        for line in lines
+    )
+    return Grid(columns, rows)
+
+
+def _other_models(models: tuple[OtherModel, ...]) -> Grid:
+    longest = max((known(one.forward) or 0.0 for one in models), default=0.0)
+    times = fitted_times(max(longest, *(known(one.backward) or 0.0 for one in models)))
+    columns = (
+        short(names("other models"), "other models", 0),
+        short(Column("calls"), "calls", 7),
+        short(Column(f"forward {times.unit}"), f"forward {times.unit}", 12),
+        short(Column(f"backward {times.unit}"), f"backward {times.unit}", 13),
+    )
+    rows = tuple(
+        (
+            one.name,
+            f"{one.calls:.3g}",
+            *(
+                UNAVAILABLE if isinstance(figure, Unknown) else in_column(figure, times)
+                for figure in (one.forward, one.backward)
+            ),
+        )
+        for one in models
     )
     return Grid(columns, rows)
 
