@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tui_profiler.gpus.amd import Amd
 from tui_profiler.gpus.driver import Driver, EnergyOfGpu, OfProcesses
 from tui_profiler.gpus.intel import Intel
+from tui_profiler.gpus.jetson import Jetson
 from tui_profiler.gpus.nvml import Nvml
 from tui_profiler.messages import Gpu, Unknown
 
@@ -41,8 +42,9 @@ class Gpus:
         drivers: Sequence[Driver] | None = None,
     ) -> None:
         if drivers is None:
-            drivers = [Nvml(device_indices, cuda_uuids)]
-            drivers += [] if device_indices is not None else [Amd(cuda_uuids), Intel()]
+            nvml = Nvml(device_indices, cuda_uuids)
+            all_makers: list[Driver] = [Jetson(nvml), Amd(cuda_uuids), Intel()]
+            drivers = [nvml] if device_indices is not None else all_makers
         self._drivers = tuple(drivers)
         self._counts = [0] * len(self._drivers)
         """GPUs of each driver, when it last answered."""
