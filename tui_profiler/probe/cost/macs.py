@@ -13,9 +13,8 @@ Letters in the docstrings: B batch, L target length, S source length, E width, H
 
 from math import prod
 
-from torch.utils.flop_counter import flop_registry
-
 from tui_profiler.probe.cost.call import Call, Formula, FormulaTable, Shape
+from tui_profiler.probe.torch_compat.flop_formulas import flop_formula
 from tui_profiler.probe.torch_compat.internals import Operator, OpOverload
 
 MACS = FormulaTable()
@@ -46,7 +45,7 @@ def macs_formula(operator: Operator, name: str) -> Formula | None:
 
 def _from_torch(operator: Operator) -> Formula | None:
     key = operator.overloadpacket if isinstance(operator, OpOverload) else operator
-    count_flop = flop_registry.get(key)
+    count_flop = flop_formula(key)
     if count_flop is None:
         return None
 

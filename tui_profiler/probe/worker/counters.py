@@ -22,8 +22,8 @@ from torch.utils import _pytree as pytree
 from tui_profiler.messages import Counted, Counter, LoadSpec, SecondOpinion, Unknown
 from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.load.load import load
+from tui_profiler.probe.torch_compat.flop_counter import FlopCounter
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
-from tui_profiler.probe.torch_compat.versions import FlopCounter
 from tui_profiler.probe.trace.failure import ForwardError, one_line, wanted_memory
 from tui_profiler.probe.trace.measured_peak import measured_peak
 from tui_profiler.probe.trace.trace import trace
