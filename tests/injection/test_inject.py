@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import signal
@@ -143,13 +144,64 @@ def test_an_environment_without_us_is_told_how_to_have_us(folder: Path) -> None:
         assert running.child.poll() is None
 
 
+ATTACHES = """
+import ctypes, os, struct, sys
+from tui_profiler.injection.inject import start_listener
+from tui_profiler.injection.processes import InjectionError
+library = ctypes.CDLL(None)
+if sys.argv[2] == "user":
+    os.setgroups([])
+    os.setgid(54321)
+    os.setuid(54321)
+if sys.argv[2] == "capability":
+    library.prctl(24, 19, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_SYS_PTRACE: gone after an exec.
+    os.execv(sys.executable, [sys.executable, "-c", sys.argv[3], sys.argv[1], ""])
+if sys.argv[2] == "seccomp":
+    # Load the number of the call; is it ptrace? EPERM : allow.
+    parts = ((0x20, 0, 0, 0), (0x15, 0, 1, 101), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000))
+    code = b"".join(struct.pack("HBBI", *one) for one in parts)
+    room = ctypes.create_string_buffer(code)
+    program = struct.pack("HxxxxxxQ", len(parts), ctypes.addressof(room))
+    library.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
+    assert library.prctl(22, 2, program, 0, 0) == 0  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+try:
+    print(start_listener(int(sys.argv[1])))
+except InjectionError as error:
+    print(error, error.instead, sep=": ")
+"""
+
+
+def test_what_the_kernel_refuses_is_told_by_what_refuses(folder: Path) -> None:
+    with WatchedProgram("say('ready')\nwhile True: time.sleep(0.01)", folder) as running:
+        running.said()
+        pid = running.child.pid
+
+        def said(why: str) -> str:
+            command = [sys.executable, "-c", ATTACHES, str(pid), why, ATTACHES]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+            return done.stdout
+
+        if os.geteuid() == 0:
+            assert "user root: only this user and root may attach: sudo -u root " in said("user")
+            assert "CAP_SYS_PTRACE: docker run --cap-add SYS_PTRACE" in said("capability")
+        assert "seccomp filter denies ptrace" in said("seccomp")
+        assert list(folder.iterdir()) == []
+        assert running.child.poll() is None
+
+
 @pytest.mark.skipif(shutil.which("python3.14") is None, reason="no Python 3.14 is installed")
 def test_remote_exec_of_the_programs_own_python_runs_the_line(tmp_path: Path) -> None:
     from tui_profiler.injection.inject import by_remote_exec
 
     written = tmp_path / "written"
-    code = "import time\nwhile True: time.sleep(0.01)"
-    with subprocess.Popen(["python3.14", "-c", code]) as child:
-        by_remote_exec(child.pid, tmp_path / "line.py", f"open({str(written)!r}, 'w').close()\n")
-        wait_until(written.exists)
-        child.kill()
+    code = "import time\nprint(flush=True)\nwhile True: time.sleep(0.01)"
+    with subprocess.Popen(["python3.14", "-c", code], stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            child.stdout.readline()  # Until then it has no main thread to ask.
+            by_remote_exec(
+                child.pid, tmp_path / "line.py", f"open({str(written)!r}, 'w').close()\n"
+            )
+            wait_until(written.exists)
+        finally:
+            child.kill()

@@ -8,7 +8,9 @@
 2. The line starts a thread of ours, and the main thread goes on; the rest is done there
    (``probe/watch/injected.py``).
 3. A thread that sleeps is stopped rather than the main one, so that the program goes on meanwhile.
-4. Python 3.14 has ``sys.remote_exec``, which is used instead, by the program's own interpreter.
+4. Python 3.14 has ``sys.remote_exec``, which is used instead, by the program's own interpreter. A
+   main thread that waits for a lock does not run what it is asked to so, not even after a signal
+   (``Py_MakePendingCalls`` of 3.14 looks at calls alone): a call of one empty statement makes it.
 """
 
 import contextlib
@@ -54,7 +56,7 @@ def begin(answer, version, folders):
         try:
             from tui_profiler.probe.watch.injected import listen
         except ImportError:
-            if sys.version_info[:2] != version:
+            if (*sys.version_info[:2], sys.abiflags) != version:
                 raise
             sys.path += folders
             try:
@@ -79,6 +81,8 @@ except BaseException:
  pass
 """
 """Runs in ``__main__`` of the program, on its main thread: it assigns no name, and never raises."""
+_VERSION = (*sys.version_info[:2], sys.abiflags)
+"""Whose extensions can be loaded there: those of a free-threaded Python have another ABI."""
 _REMOTE = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
 
 
@@ -91,15 +95,16 @@ def start_listener(pid: int) -> Path:
     maps = _checked(pid)
     with tempfile.TemporaryDirectory(prefix="tui-profiler-") as folder:
         answer = Path(folder) / "answer"
-        body = f"{_BODY}begin({str(answer)!r}, {sys.version_info[:2]!r}, {_folders()!r})\n"
+        body = f"{_BODY}begin({str(answer)!r}, {_VERSION!r}, {_folders()!r})\n"
         line = _LINE.format(body=body)
         version = processes.python_of(maps)
         with _explained(pid):
-            if version is not None and version >= REMOTE_EXEC:
+            is_by_script = version is not None and version >= REMOTE_EXEC
+            if is_by_script:
                 by_remote_exec(pid, Path(folder) / "line.py", line)
             else:
                 _by_pending_call(pid, maps, line)
-        said = _answer(pid, answer)
+        said = _answer(pid, answer, maps if is_by_script else "")
     if not said.startswith("/"):
         raise InjectionError(*_not_started(pid, said, version))
     return Path(said)
@@ -235,8 +240,14 @@ def _idle_thread(pid: int) -> int:
     return pid
 
 
-def _answer(pid: int, path: Path) -> str:
-    """Wait for the program's answer, and return it."""
+def _answer(pid: int, path: Path, maps: str) -> str:
+    """Wait for the program's answer, and return it.
+
+    Args:
+        pid: of the program.
+        path: where it is written to.
+        maps: of a program that needs a call to run its script; else empty.
+    """
     deadline = time.monotonic() + ANSWER_SECONDS
     nudge = time.monotonic() + NUDGE_SECONDS
     while time.monotonic() < deadline:
@@ -246,8 +257,12 @@ def _answer(pid: int, path: Path) -> str:
             raise InjectionError(f"process {pid} has ended", "tui-profiler attach --list")
         if time.monotonic() >= nudge:
             nudge = time.monotonic() + NUDGE_SECONDS
-            with contextlib.suppress(OSError, CallError), stopped(pid, pid) as main:
-                main.interrupt_lock()
+            with contextlib.suppress(OSError, CallError, SymbolError, InjectionError):
+                if maps:
+                    _by_pending_call(pid, maps, "pass\n")
+                    maps = ""
+                with stopped(pid, pid) as main:
+                    main.interrupt_lock()
         time.sleep(_LOOK_AGAIN_SECONDS)
     raise InjectionError(
         f"the main thread of process {pid} ran no Python for {ANSWER_SECONDS:.0f} s: "
