@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,6 +89,7 @@ def test_who_refused_is_named_with_the_command_that_helps(
         (status(), f"{TORCH}1-2 r-xp 0 0:0 1 /lib/ld-musl-x86_64.so.1", (), "musl", "enable"),
         (status(), TORCH.replace("-312-", "-310-"), (), "3.11 or newer", ""),
         (status(), TORCH.replace("cpython-312", "pypy311-pp73"), (), "not CPython", ""),
+        (status(), TORCH.replace("-312-", "-314t-"), (), "free-threaded", "python3.14 instead"),
     ],
 )
 def test_what_cannot_be_attached_to_is_refused_before_anything_is_tried(
@@ -123,10 +126,31 @@ def test_another_user_namespace_is_seen_where_its_name_is_not_told(tmp_path: Pat
     assert processes.apart(8, tmp_path) == ()
 
 
+def test_a_process_that_closed_its_memory_is_said_to_be_protected() -> None:
+    code = (
+        "import ctypes, os\n"
+        "os.geteuid() or (os.setgroups([]), os.setgid(54321), os.setuid(54321))\n"
+        "ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n"  # PR_SET_DUMPABLE
+        "print(flush=True)\n"
+        "input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        theirs = status_of(processes.read(child.pid, "status"))
+        error = refusal(theirs, theirs, processes.surroundings(child.pid))
+        child.kill()
+    assert "is protected" in str(error)
+    assert "sudo" in error.instead
+
+
 def test_yama_is_read_where_it_is(tmp_path: Path) -> None:
     scope = tmp_path / "sys/kernel/yama/ptrace_scope"
     scope.parent.mkdir(parents=True)
     (tmp_path / "9").mkdir()
+    (tmp_path / "9" / "status").touch()
     assert processes.surroundings(9, tmp_path).yama is None
     scope.write_text("2\n")
     assert processes.surroundings(9, tmp_path).yama == 2

@@ -65,7 +65,8 @@ class Surroundings(NamedTuple):
     apart: tuple[str, ...]
     """Namespaces in which the two processes are not together."""
     owner: int
-    """User to whom ``/proc/PID`` belongs: root, where its memory is closed to its own user."""
+    """User to whom the files of ``/proc/PID`` belong: root, where its memory is closed to its own
+    user (``task_dump_owner`` of fs/proc/base.c; the folder itself is always the user's)."""
     is_descendant: bool
     """Whether the program is a child of ours, or a child's."""
 
@@ -91,6 +92,12 @@ def python_of(maps: str) -> tuple[int, int] | None:
     """Return the version of the Python that has loaded extensions; None where none did."""
     found = _EXTENSION.search(maps)
     return (3, int(found[1])) if found else None
+
+
+def is_free_threaded(maps: str) -> bool:
+    """Tell whether the Python that has loaded extensions is one without the GIL."""
+    found = _EXTENSION.search(maps)
+    return found is not None and found[2] == "t"
 
 
 def has_torch(maps: str) -> bool:
@@ -135,6 +142,13 @@ def unfit(pid: int, status: Status, maps: str, apart: tuple[str, ...]) -> Inject
         # torch is loaded, by an interpreter whose extensions have other names.
         return InjectionError(
             f"process {pid} runs a Python that is not CPython 3.11 or newer", "python -V"
+        )
+    if is_free_threaded(maps):
+        # Our clock counts on the GIL, and a library that does not say otherwise turns it on there.
+        name = f"python{version[0]}.{version[1]}"
+        return InjectionError(
+            f"process {pid} runs a free-threaded Python ({name}t), which is not supported",
+            f"{name} instead of {name}t",
         )
     return None
 
@@ -202,9 +216,8 @@ def surroundings(pid: int, proc: Path = Path("/proc")) -> Surroundings:
         yama: int | None = int((proc / "sys/kernel/yama/ptrace_scope").read_text())
     except (OSError, ValueError):
         yama = None
-    return Surroundings(
-        pid, yama, apart(pid, proc), (proc / str(pid)).stat().st_uid, _is_descendant(pid, proc)
-    )
+    owner = (proc / str(pid) / "status").stat().st_uid
+    return Surroundings(pid, yama, apart(pid, proc), owner, _is_descendant(pid, proc))
 
 
 def apart(pid: int, proc: Path = Path("/proc")) -> tuple[str, ...]:
