@@ -6,8 +6,10 @@ Each attach is to a process of its own, forked from one that has imported torch 
 Its main thread runs forwards, and notes every gap between two of them. Compared are the longest gap
 while the listener is started, the longest until the first tree is shown, and the longest in an
 equally long time before the attach in the same process: other programs on the machine cause gaps
-too. The outputs of the first forwards are compared bit for bit with those of a process left
-alone.
+too. So beside each gap is the time in it without waiting for a core, and the CPU time of all
+threads of the process in it: who holds the interpreter waits for a core as well, and what the gap
+would be on an idle machine lies below that. The outputs of the first forwards are compared bit for
+bit with those of a process left alone.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ class Longest(NamedTuple):
     """All that is between two forwards."""
     on_core: float
     """Without what the thread waited for a core (``schedstat``)."""
+    cpu: float
+    """CPU time of the process."""
 
 
 class Attach(NamedTuple):
@@ -107,13 +111,13 @@ def _program(link: socket.socket, layers: int) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(layers))).eval()
     x, digest, count = torch.randn(8, 64), hashlib.sha256(), 0
-    gaps: list[tuple[float, float, float]] = []
+    gaps: list[tuple[float, float, float, float]] = []
     counters = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
     waited = 0.0
     is_over: list[bytes] = []
     threading.Thread(target=lambda: is_over.append(link.recv(1)), daemon=True).start()
     link.sendall(f"{os.getpid()}\n".encode())
-    last = time.perf_counter()
+    last, used = time.perf_counter(), time.process_time()
     with torch.no_grad():
         while not is_over or count < OUTPUTS:
             out = model(x)
@@ -122,9 +126,11 @@ def _program(link: socket.socket, layers: int) -> None:
             if count <= OUTPUTS:
                 digest.update(out.numpy().tobytes())
             waited, before = int(os.pread(counters, 64, 0).split()[1]) / 1e9, waited
+            cpu, used = -used, time.process_time()
             now = time.perf_counter()
             if now - last > 0.0005:
-                gaps.append((now, now - last, max(now - last - (waited - before), 0.0)))
+                on_core = max(now - last - (waited - before), 0.0)
+                gaps.append((now, now - last, on_core, cpu + used))
             last = now
     link.sendall(json.dumps((digest.hexdigest(), gaps)).encode())
     link.close()
@@ -141,10 +147,11 @@ class _Running:
         self._link = ours
         self.pid = int(ours.recv(32))
 
-    def end(self) -> tuple[str, list[tuple[float, float, float]]]:
+    def end(self) -> tuple[str, list[tuple[float, float, float, float]]]:
         """End it; return the digest of its outputs, and its gaps.
 
-        Of each: when it ended, how long it was, and how long without waiting for a core.
+        Of each: when it ended, how long it was, how long without waiting for a core, and the CPU
+        time.
         """
         self._link.sendall(b".")
         parts = []
@@ -177,7 +184,7 @@ def _attached(calls: socket.socket, quiet_seconds: float) -> Attach:
 
     def longest(begin: float, end: float) -> Longest:
         inside = [one for one in gaps if one[0] > begin and one[0] - one[1] < end]
-        return Longest(*(max((one[place] for one in inside), default=0.0) for place in (1, 2)))
+        return Longest(*(max((one[place] for one in inside), default=0.0) for place in (1, 2, 3)))
 
     took_listener, took_tree = listens - began, shown - listens
     return Attach(
@@ -205,6 +212,7 @@ def _print(done: list[Attach], alone: str) -> None:
     for name, longest in gaps:
         rows.append((f"longest gap {name}, ms", [one.whole for one in longest], 1e3))
         rows.append(("  without waiting for a core", [one.on_core for one in longest], 1e3))
+        rows.append(("  CPU time of the process", [one.cpu for one in longest], 1e3))
     print(f"{len(done)} attaches, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     print(f"{'':46}{'p50':>9}{'p90':>9}{'p99':>9}{'max':>9}")
     for name, values, scale in rows:
