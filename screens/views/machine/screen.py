@@ -225,10 +225,9 @@ def _temperature(look: Look, sample: Sample) -> tuple[Line, ...]:
             for one in sample.temperatures
         ]
     if (found := sample.throttle) is not None:
-        facts += [
-            ("thermal throttling", found.heat_events, _times),
-            ("throttled time", found.heat_seconds, _seconds),
-        ]
+        facts.append(("thermal throttling", found.heat_events, _times))
+        if not isinstance(found.heat_events, Unknown):  # Its reason stands above.
+            facts.append(("throttled time", found.heat_seconds, _seconds))
     return _facts("temperature", "of the processor", facts, look)
 
 
@@ -324,8 +323,8 @@ def _traffic(look: Look, sample: Sample) -> tuple[Line, ...]:
         ("network, sent", found.network_sent_bytes, _bytes_a_second),
         ("this process, read", found.process_read_bytes, _bytes_a_second),
         ("this process, written", found.process_written_bytes, _bytes_a_second),
-        ("context switches, voluntary", found.voluntary_switches, times_a_second),
-        ("context switches, involuntary", found.involuntary_switches, times_a_second),
+        ("voluntary switches", found.voluntary_switches, times_a_second),
+        ("involuntary switches", found.involuntary_switches, times_a_second),
     ]
     return _facts("traffic", "last interval", facts, look)
 

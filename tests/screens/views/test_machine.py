@@ -140,9 +140,13 @@ def test_temperatures_errors_and_links_have_their_lines() -> None:
     why, off = messages.Unknown("this GPU has no NVLink"), messages.Unknown("no ECC here")
     bare = replace(GPU, ecc=messages.EccErrors(off, off, off, off))
     bare = replace(bare, links=messages.GpuLinks(*[why] * 6), fan_share=why)
-    none = replace(FULL, gpus=(bare,), temperatures=messages.Unknown("no sensor"), throttle=None)
+    cold = messages.Throttle(0.0, 0.0, off, off)
+    none = replace(FULL, gpus=(bare,), temperatures=messages.Unknown("no sensor"), throttle=cold)
     session = measured(none)
-    assert part(session, "temperature") == ["temperature – no sensor"]
+    assert part(session, "temperature") == [
+        "temperature – no sensor",
+        "thermal throttling – no ECC here",
+    ]
     shown = part(session, "gpu 0: NVIDIA Fake")
     assert shown.count("NVLink – this GPU has no NVLink") == 1
     assert "ECC errors – no ECC here" in shown
