@@ -1,1 +1,1 @@
-"""NVIDIA GPUs through NVML: figures of each, and who computes on it; no torch."""
+"""GPUs of every maker: figures of each, and who computes on it; no torch."""
