@@ -224,6 +224,22 @@ MESSAGES: tuple[messages.Message, ...] = (
         30,
         messages.Pressure(0.5, 0.0, messages.Unknown("no")),
     ),
+    messages.ServingSeen(
+        "http://127.0.0.1:8000/metrics",
+        messages.ServingFigures(
+            *("vLLM", ("llama",), 60.0, 3.0, 1.0, 512.0, messages.Unknown("no"), False),
+            *[
+                messages.ServingTimes(
+                    messages.BucketQuantile(0.3, 0.25, 0.5),
+                    messages.BucketQuantile(*[messages.Unknown("no")] * 3),
+                    *(7, True),
+                )
+            ]
+            * 2,
+            *(0.5, 0.25, True, 2.0, 7.0),
+        ),
+        "",
+    ),
 )
 REQUESTS: tuple[messages.Request, ...] = (
     messages.Start(messages.LoadSpec("resnet18", inputs=("x=1,3",), batch=2, seconds=1.5)),

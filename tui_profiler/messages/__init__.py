@@ -18,6 +18,7 @@ from tui_profiler.messages.parameters import *
 from tui_profiler.messages.playback import *
 from tui_profiler.messages.program import *
 from tui_profiler.messages.requests import *
+from tui_profiler.messages.serving import *
 from tui_profiler.messages.training import *
 from tui_profiler.messages.trials import *
 from tui_profiler.messages.verification import *
@@ -80,4 +81,5 @@ Message: TypeAlias = (
     | Compilations
     | Generation
     | ExpertTokens
+    | ServingSeen
 )

@@ -121,11 +121,8 @@ def apply(session: Session, message: messages.Message | Jump | Remembered) -> Se
             return replace(session, children=message)
         case messages.SlowForward():
             return _slow(session, message)
-        case messages.ProgramsSeen():
-            around = (
-                slow_forward_context.with_programs(one, message) for one in session.around_slow
-            )
-            return replace(session, programs=message, around_slow=tuple(around))
+        case messages.ProgramsSeen() | messages.ServingSeen():
+            return _beside(session, message)
         case messages.Playback():
             return replace(session, playback=message)
         case Jump():
@@ -273,6 +270,14 @@ def _timed(session: Session, timings: columns.Timings) -> Session:
         timings=timings,
         history=replace(history, ticks=ticks[first:], tick_bytes=total, latencies=latencies),
     )
+
+
+def _beside(session: Session, message: messages.ProgramsSeen | messages.ServingSeen) -> Session:
+    """Take in what the viewer has seen beside the program."""
+    if isinstance(message, messages.ServingSeen):
+        return replace(session, serving=message)
+    around = (slow_forward_context.with_programs(one, message) for one in session.around_slow)
+    return replace(session, programs=message, around_slow=tuple(around))
 
 
 def _slow(session: Session, slow: messages.SlowForward) -> Session:

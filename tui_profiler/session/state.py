@@ -152,6 +152,8 @@ class Session(Struct, frozen=True, eq=False):
     """What was told of the machine around those of ``slow`` whose time is known."""
     programs: messages.ProgramsSeen | None = None
     """Who else uses this machine, None where it is not this one or nobody looked."""
+    serving: messages.ServingSeen | None = None
+    """The inference server whose metrics are read; None where no address was given."""
     playback: messages.Playback | None = None
     """Origin and playback state of a recording; None for a probe."""
     remembered: Remembered | None = None

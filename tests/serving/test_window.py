@@ -1,0 +1,249 @@
+"""Figures of each server, from recorded answers; expectations by Prometheus's client and numpy."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.serving.answers import RELEASES, SECONDS, answer, buckets, grown, quantile
+from tui_profiler.messages import BucketQuantile, Figure, ServingFigures, ServingTimes, Unknown
+from tui_profiler.serving.scrape import scrape
+from tui_profiler.serving.window import ONE_READING, Window
+
+
+def figures(*texts: str, seconds: float = SECONDS) -> ServingFigures:
+    """Return the figures after these answers, so many seconds apart."""
+    window = Window()
+    for number, text in enumerate(texts):
+        found = window.figures(100.0 + number * seconds, scrape(text))
+    return found
+
+
+def of(release: str) -> ServingFigures:
+    return figures(answer(release, 1), answer(release, 2))
+
+
+def reason(figure: Figure) -> str:
+    assert isinstance(figure, Unknown)
+    return figure.reason
+
+
+def known(figure: Figure) -> float:
+    assert not isinstance(figure, Unknown), figure.reason
+    return figure
+
+
+def check_times(found: ServingTimes, release: str, name: str) -> None:
+    lately, since_start = buckets(release, name)
+    for share, one in ((0.5, found.p50), (0.95, found.p95)):
+        assert known(one.seconds) == pytest.approx(quantile(lately, share), rel=1e-9)
+        assert known(one.above) < known(one.seconds) <= known(one.up_to)
+    assert found.count == grown(release, f"{name}_count")
+    # Requests got faster: times are of the window.
+    assert known(found.p50.seconds) < quantile(since_start, 0.5) / 1.2
+
+
+@pytest.mark.parametrize(
+    ("release", "between"),
+    [
+        ("vllm-0.11", "vllm:inter_token_latency_seconds"),
+        ("vllm-0.6", "vllm:time_per_output_token_seconds"),
+    ],
+)
+def test_vllm_by_the_names_of_both_engines(release: str, between: str) -> None:
+    found, new = of(release), release == "vllm-0.11"
+    assert (found.server, found.models) == ("vLLM", ("meta-llama/Llama-3.1-8B-Instruct",))
+    assert (found.seconds, found.running, found.waiting) == (SECONDS, 12.0, 4.0)
+    assert found.prompt_per_second == grown(release, "vllm:prompt_tokens_total") / SECONDS
+    assert found.generated_per_second == grown(release, "vllm:generation_tokens_total") / SECONDS
+    assert not found.generated_at_end
+    check_times(found.first_token, release, "vllm:time_to_first_token_seconds")
+    check_times(found.between_tokens, release, between)
+    assert not found.between_tokens.is_mean_per_request
+    assert found.cache_usage == 0.375
+    assert (found.preemptions, found.all_preemptions) == (2.0, 7.0)
+    hits = grown(release, "vllm:prefix_cache_hits_total") if new else 0.5
+    queries = grown(release, "vllm:prefix_cache_queries_total") if new else 1.0
+    assert known(found.prefix_hits) == pytest.approx(hits / queries)
+    assert found.prefix_hits_from_counters is new
+
+
+def test_sglang_counts_tokens_as_they_are_processed() -> None:
+    release, counter = "sglang-0.5", "sglang:realtime_tokens_total"
+    found = of(release)
+    assert (found.server, found.models) == ("SGLang", ("Qwen/Qwen3-32B",))
+    assert (found.running, found.waiting, found.cache_usage) == (31.0, 2.0, 0.64)
+    prompt = grown(release, counter, mode="prefill_compute")
+    prompt += grown(release, counter, mode="prefill_cache")
+    assert found.prompt_per_second == prompt / SECONDS
+    assert found.generated_per_second == grown(release, counter, mode="decode") / SECONDS
+    assert not found.generated_at_end
+    check_times(found.first_token, release, "sglang:time_to_first_token_seconds")
+    check_times(found.between_tokens, release, "sglang:inter_token_latency_seconds")
+    assert (found.prefix_hits, found.prefix_hits_from_counters) == (0.45, False)
+    assert (found.preemptions, found.all_preemptions) == (1.0, 8.0)
+
+
+def test_tgi_has_no_figures_of_the_cache_and_means_of_requests() -> None:
+    release = "tgi-3"
+    found = of(release)
+    assert (found.server, found.models) == ("TGI", ())
+    assert (found.running, found.waiting) == (8.0, 3.0)
+    assert known(found.prompt_per_second) == pytest.approx(
+        grown(release, "tgi_request_input_length_sum") / SECONDS
+    )
+    assert known(found.generated_per_second) == pytest.approx(
+        grown(release, "tgi_request_generated_tokens_sum") / SECONDS
+    )
+    assert found.generated_at_end
+    check_times(found.between_tokens, release, "tgi_request_mean_time_per_token_duration")
+    assert found.between_tokens.is_mean_per_request
+    absent = {
+        reason(found.first_token.p50.seconds),
+        reason(found.cache_usage),
+        reason(found.prefix_hits),
+        reason(found.all_preemptions),
+    }
+    assert absent == {
+        "TGI exports no time to first token",
+        "TGI exports no use of the KV cache",
+        "TGI exports no hits of a prefix cache",
+        "TGI exports no preemptions",
+    }
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_one_reading_has_gauges_and_no_rates(release: str) -> None:
+    found = figures(answer(release, 2))
+    assert found.seconds == 0.0
+    assert known(found.running) > 0
+    assert found.prompt_per_second == found.generated_per_second == ONE_READING
+    assert found.between_tokens.p95.seconds == ONE_READING
+    assert found.between_tokens.count == 0
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_server_that_started_again_is_measured_anew(release: str) -> None:
+    """The counters are smaller than before: neither negative nor huge."""
+    first, second = answer(release, 1), answer(release, 2)
+    window = Window()
+    window.figures(0.0, scrape(second))
+    again = window.figures(10.0, scrape(first))
+    assert (again.seconds, again.generated_per_second) == (0.0, ONE_READING)
+    later = window.figures(14.0, scrape(second))
+    assert later.seconds == 4.0
+    assert later.generated_per_second == pytest.approx(
+        known(of(release).generated_per_second) * SECONDS / 4.0
+    )
+
+
+def test_another_server_at_the_same_address_is_measured_anew() -> None:
+    found = figures(answer("vllm-0.11", 1), answer("sglang-0.5", 2))
+    assert (found.server, found.seconds) == ("SGLang", 0.0)
+
+
+def test_the_window_forgets_what_is_older() -> None:
+    window = Window(seconds=60.0)
+    first, second = scrape(answer("vllm-0.11", 1)), scrape(answer("vllm-0.11", 2))
+    window.figures(0.0, first)
+    for at in range(2, 60, 2):
+        window.figures(float(at), second)
+    assert window.figures(60.0, second).seconds == 60.0
+    last = window.figures(62.0, second)
+    assert (last.seconds, last.generated_per_second) == (60.0, 0.0)
+    assert reason(last.first_token.p50.seconds) == "none in 60 s"
+    assert reason(last.prefix_hits) == "no prompt was looked up in 60 s"
+
+
+HEAD = 'sglang:num_running_reqs{model_name="m"} 3\n'
+
+
+def test_tokens_that_are_counted_at_the_end_are_not_zero_meanwhile() -> None:
+    """An SGLang without counters of its scheduler counts when a request ends."""
+    counted = HEAD + 'sglang:generation_tokens_total{model_name="m"} 500\n'
+    found = figures(counted, counted)
+    assert found.generated_at_end
+    assert reason(found.generated_per_second) == "counted when a request ends: none has in 10 s"
+    idle = counted.replace("} 3", "} 0")
+    assert figures(idle, idle).generated_per_second == 0.0
+    assert reason(found.prompt_per_second) == "SGLang exports no counter of these tokens"
+
+
+def test_ranks_of_one_engine_count_the_same_requests_and_engines_their_own() -> None:
+    text = "".join(
+        f'sglang:num_running_reqs{{dp_rank="{dp}",model_name="m",tp_rank="{tp}"}} {5 + dp}\n'
+        f'sglang:token_usage{{dp_rank="{dp}",model_name="m",tp_rank="{tp}"}} 0.{5 + dp}\n'
+        for dp in (0, 1)
+        for tp in (0, 1, 2, 3)
+    )
+    found = figures(text)
+    assert (found.running, found.cache_usage) == (11.0, 0.6)
+
+
+def test_priorities_are_parts_of_a_whole() -> None:
+    text = "".join(
+        f'sglang:num_queue_reqs{{model_name="m",priority="{priority}"}} {count}\n'
+        for priority, count in (("", 7), ("1", 4), ("2", 3))
+    )
+    assert figures(text).waiting == 7.0
+
+
+def engines(name: str, *buckets: dict[str, int]) -> str:
+    return "".join(
+        f'vllm:{name}_bucket{{engine="{number}",le="{le}",model_name="m"}} {count}\n'
+        for number, one in enumerate(buckets)
+        for le, count in one.items()
+    )
+
+
+FIRST = "time_to_first_token_seconds"
+RUNS = "vllm:num_requests_running 1\n"
+
+
+def first_token(*buckets: dict[str, int]) -> ServingTimes:
+    nothing = [dict.fromkeys(one, 0) for one in buckets]
+    return figures(RUNS + engines(FIRST, *nothing), RUNS + engines(FIRST, *buckets)).first_token
+
+
+def test_buckets_of_all_engines_are_one_histogram() -> None:
+    found = first_token({"1.0": 4, "2.0": 4, "+Inf": 4}, {"1.0": 0, "2.0": 6, "+Inf": 6})
+    assert found.count == 10
+    assert found.p50 == BucketQuantile(pytest.approx(1.0 + 1 / 6), 1.0, 2.0)
+
+
+def test_of_unlike_histograms_only_common_bounds_count() -> None:
+    found = first_token({"0.5": 4, "2.0": 4, "+Inf": 4}, {"1.0": 0, "2.0": 6, "+Inf": 6})
+    assert found.p50 == BucketQuantile(1.0, 0.0, 2.0)
+
+
+def test_above_the_last_bound_a_quantile_is_not_known() -> None:
+    found = first_token({"1.0": 8, "2.0": 8, "+Inf": 10})
+    assert found.p50.seconds == pytest.approx(5 / 8)
+    assert reason(found.p95.seconds) == "above 2 s, the last bound of the histogram"
+    assert reason(found.p95.up_to) == reason(found.p95.seconds)
+
+
+def test_a_counter_that_begins_within_the_window_began_at_zero() -> None:
+    name = "vllm:generation_tokens_total"
+    assert figures(RUNS, f"{RUNS}{name} 50\n").generated_per_second == 5.0
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-1", "1.5"])
+def test_a_share_that_is_none_is_not_known(value: str) -> None:
+    found = figures(f"{RUNS}vllm:kv_cache_usage_perc {value}\n")
+    assert isinstance(found.cache_usage, Unknown)
+
+
+def test_prefix_caching_that_is_off_has_no_hits() -> None:
+    """vLLM 0.6 exports -1."""
+    found = figures(f"{RUNS}vllm:gpu_prefix_cache_hit_rate -1.0\n")
+    assert reason(found.prefix_hits) == "vLLM exports no hits of a prefix cache"
+
+
+def test_every_figure_is_finite_or_unknown() -> None:
+    for release in RELEASES:
+        found = of(release)
+        for name in found.__struct_fields__:
+            figure = getattr(found, name)
+            assert not isinstance(figure, float) or math.isfinite(figure)

@@ -1,0 +1,153 @@
+"""One GET of a server's metrics, within limits, on a thread that nothing waits for.
+
+1. The address answers within ``SECONDS`` and ``MOST_BYTES``, or the reading is given up: a server
+   that sends a byte per second, or never ends, costs nothing but one idle thread.
+2. Redirects are not followed, proxies are not asked: only the address that was typed is read.
+3. The thread is a daemon and is never joined, so that leaving the viewer never waits for a server,
+   nor for the resolver, which has no timeout. A new reading begins only when it has ended.
+"""
+
+import asyncio
+import http.client
+import socket
+import ssl
+import threading
+from contextlib import suppress
+
+from tui_profiler.serving.address import Address
+
+SECONDS = 3.0
+MOST_BYTES = 4 * 1024 * 1024
+"""A vLLM server has about 70 kB per engine."""
+_PLAIN = ("text/plain", "application/openmetrics-text", "")
+"""Prometheus text format 0.0.4 is the first; a server that says nothing is believed."""
+_HEADERS = {
+    "Accept": "text/plain;version=0.0.4",
+    "Accept-Encoding": "identity",
+    "Connection": "close",
+    "User-Agent": "tui-profiler",
+}
+
+
+class FetchError(Exception):
+    """There is no answer to read; the message is a noun phrase or a sentence that says why."""
+
+
+class Fetcher:
+    """Fetches the text of one address, again and again; one reading at a time."""
+
+    def __init__(
+        self, where: Address, seconds: float = SECONDS, most_bytes: int = MOST_BYTES
+    ) -> None:
+        self._where = where
+        self._seconds = seconds
+        self._most_bytes = most_bytes
+        self._reading: _Reading | None = None
+
+    async def fetch(self) -> str:
+        """Return the text.
+
+        Raises:
+            FetchError: there is none, or not in time.
+        """
+        late = FetchError(f"no whole answer within {self._seconds:g} s")
+        if self._reading is not None and not self._reading.is_over:
+            raise late
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[str] = loop.create_future()
+        reading = self._reading = _Reading(self._where, self._seconds, self._most_bytes)
+
+        def read() -> None:
+            try:
+                found: str | FetchError = reading.text()
+            except FetchError as error:
+                found = error
+            with suppress(RuntimeError):  # The loop is closed: nobody wants it any more.
+                loop.call_soon_threadsafe(_tell, answer, found)
+
+        threading.Thread(target=read, daemon=True, name="serving metrics").start()
+        try:
+            return await asyncio.wait_for(answer, self._seconds)
+        except TimeoutError:
+            raise late from None
+        finally:
+            reading.cut()
+
+
+def _tell(answer: asyncio.Future[str], found: str | FetchError) -> None:
+    if answer.done():  # Given up.
+        return
+    if isinstance(found, FetchError):
+        answer.set_exception(found)
+    else:
+        answer.set_result(found)
+
+
+class _Reading:
+    """One GET; it can be ended from another thread."""
+
+    def __init__(self, where: Address, seconds: float, most_bytes: int) -> None:
+        self._where = where
+        self._most_bytes = most_bytes
+        kind = http.client.HTTPSConnection if where.is_tls else http.client.HTTPConnection
+        self._connection = kind(where.host, where.port, timeout=seconds)
+        self._socket: socket.socket | None = None
+        """The connection forgets its own when the answer begins."""
+        self.is_over = False
+
+    def text(self) -> str:
+        """Return the text.
+
+        Raises:
+            FetchError: there is none.
+        """
+        try:
+            body = self._body()
+        except ssl.SSLCertVerificationError as error:
+            raise FetchError(f"its certificate is refused: {error.verify_message}") from None
+        except TimeoutError:
+            raise FetchError("no whole answer in time") from None
+        except socket.gaierror as error:
+            raise FetchError(f"{self._where.host}: {error.strerror}") from None
+        except OSError as error:
+            raise FetchError((error.strerror or str(error)).lower()) from None
+        except (http.client.HTTPException, ValueError) as error:
+            raise FetchError(f"the answer is not HTTP, or was cut off ({error})") from None
+        finally:
+            self._connection.close()
+            self.is_over = True
+        if len(body) > self._most_bytes:
+            raise FetchError(f"the answer is longer than {self._most_bytes // 1024**2} MiB")
+        return body.decode(errors="replace")
+
+    def _body(self) -> bytes:
+        self._connection.connect()
+        self._socket = self._connection.sock
+        self._connection.request("GET", self._where.target, headers=_HEADERS)
+        with self._connection.getresponse() as response:
+            _require_text(response)
+            body = response.read(self._most_bytes + 1)
+            if response.length and len(body) <= self._most_bytes:
+                # http.client says nothing: half a number at the end would be a figure.
+                raise FetchError("the answer was cut off")
+            return body
+
+    def cut(self) -> None:
+        """End what another thread waits for; closing would not wake it."""
+        if self._socket is not None:
+            with suppress(OSError):
+                # That of TLS would first say goodbye.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+
+def _require_text(response: http.client.HTTPResponse) -> None:
+    if 300 <= response.status < 400:
+        where = response.headers.get("Location", "another address")
+        raise FetchError(f"redirects are refused: HTTP {response.status} to {where}")
+    if response.status != http.client.OK:
+        raise FetchError(f"HTTP {response.status} {response.reason}")
+    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind not in _PLAIN:
+        raise FetchError(f"the answer is {kind}, not Prometheus text")
+    if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise FetchError("the answer is compressed, which was not asked for")

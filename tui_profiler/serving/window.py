@@ -1,0 +1,232 @@
+"""Figures of a server out of its last answers: gauges of the newest, counters over a window.
+
+1. The window begins at the oldest answer of the last ``SECONDS``. A counter that is smaller than
+   before, or gone, was reset: the server started again, and the window starts anew at that answer.
+2. A counter that was not there in the first answer was 0: servers export most of them from the
+   first request on.
+3. Quantiles are estimated as by Prometheus (``histogram_quantile``): evenly spread within a bucket,
+   the first of which begins at 0. One in the last bucket, which has no bound, is not known.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+
+from tui_profiler.messages import BucketQuantile, Figure, ServingFigures, ServingTimes, Unknown
+from tui_profiler.serving.scrape import Labels, Scrape
+from tui_profiler.serving.servers import PRIORITY, SAME_REQUESTS, Names, Series, Server
+
+SECONDS = 60.0
+ONE_READING = Unknown("rates and times need a second reading")
+_BOUND = "le"
+
+
+class Window:
+    """The last answers of one server."""
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._seconds = seconds
+        self._scrapes: list[tuple[float, Scrape]] = []
+
+    def figures(self, at: float, scrape: Scrape) -> ServingFigures:
+        """Take in an answer, and return the figures by now.
+
+        Args:
+            at: when it came, in seconds on a clock that only goes forward.
+            scrape: the answer.
+        """
+        if self._scrapes and _was_reset(self._scrapes[-1][1], scrape):
+            self._scrapes.clear()
+        self._scrapes.append((at, scrape))
+        while at - self._scrapes[0][0] > self._seconds and len(self._scrapes) > 2:
+            del self._scrapes[0]
+        first_at, first = self._scrapes[0]
+        return _figures(scrape, first if at > first_at else None, at - first_at)
+
+
+def _was_reset(before: Scrape, now: Scrape) -> bool:
+    if before.server is not now.server:
+        return True
+    for name in _counters(now.server):
+        newer = now.samples.get(name, {})
+        for labels, value in before.samples.get(name, {}).items():
+            if newer.get(labels, -1.0) < value:
+                return True
+    return False
+
+
+def _counters(server: Server) -> Iterable[str]:
+    for series in (*server.prompt_tokens, *server.generated_tokens, *server.preemptions):
+        yield series.name
+    for pair in server.prefix_hits:
+        yield from (series.name for series in pair)
+    yield from (f"{name}_bucket" for name in (*server.first_token, *server.between_tokens))
+
+
+def _figures(now: Scrape, first: Scrape | None, seconds: float) -> ServingFigures:
+    server = now.server
+    running = _gauge(now, server.running, sum, "requests running")
+    prompt, generated = _present(now, server.prompt_tokens), _present(now, server.generated_tokens)
+    rate, is_own = _prefix_hits(now, first, seconds)
+    lost = _present(now, server.preemptions)
+    return ServingFigures(
+        server=server.name,
+        models=now.models,
+        seconds=seconds if first is not None else 0.0,
+        running=running,
+        waiting=_gauge(now, server.waiting, sum, "requests waiting"),
+        prompt_per_second=_rate(now, first, prompt, seconds, running),
+        generated_per_second=_rate(now, first, generated, seconds, running),
+        generated_at_end=generated is not None and generated.name in server.counted_at_end,
+        first_token=_times(now, first, server.first_token, seconds, "time to first token"),
+        between_tokens=_times(now, first, server.between_tokens, seconds, "time between tokens"),
+        cache_usage=_share(_gauge(now, server.cache_usage, max, "use of the KV cache")),
+        prefix_hits=rate,
+        prefix_hits_from_counters=not is_own,
+        preemptions=_lost(now, first, lost),
+        all_preemptions=_not_exported(now, "preemptions") if lost is None else _total(now, lost),
+    )
+
+
+def _not_exported(scrape: Scrape, what: str) -> Unknown:
+    return Unknown(f"{scrape.server.name} exports no {what}")
+
+
+def _present(scrape: Scrape, names: Names) -> Series | None:
+    """Return the first name of which there is a sample, None where there is none."""
+    return next((one for one in names if _of(scrape, one)), None)
+
+
+def _of(scrape: Scrape, series: Series) -> dict[Labels, float]:
+    """Return the samples of a name, one of those that are of the same requests."""
+    found: dict[Labels, float] = {}
+    for labels, value in scrape.samples.get(series.name, {}).items():
+        named = dict(labels)
+        if series.values and named.get(series.label) not in series.values:
+            continue
+        key = tuple(one for one in labels if one[0] not in SAME_REQUESTS)
+        found[key] = max(found.get(key, 0.0), value)
+    return found
+
+
+def _total(scrape: Scrape, series: Series) -> float:
+    return sum(_of(scrape, series).values())
+
+
+def _gauge(
+    scrape: Scrape, names: Names, joined: Callable[[Iterable[float]], float], what: str
+) -> Figure:
+    series = _present(scrape, names)
+    if series is None:
+        return _not_exported(scrape, what)
+    found = _of(scrape, series)
+    whole = [value for labels, value in found.items() if dict(labels).get(PRIORITY) == ""]
+    return float(joined(whole or found.values()))
+
+
+def _share(figure: Figure) -> Figure:
+    if isinstance(figure, Unknown) or figure <= 1.0:
+        return figure
+    return Unknown("the server's figure is above 1")
+
+
+def _grown(now: Scrape, first: Scrape, series: Series) -> float:
+    return _total(now, series) - _total(first, series)
+
+
+def _rate(
+    now: Scrape, first: Scrape | None, series: Series | None, seconds: float, running: Figure
+) -> Figure:
+    if series is None:
+        return _not_exported(now, "counter of these tokens")
+    if first is None:
+        return ONE_READING
+    grown = _grown(now, first, series)
+    is_at_end = series.name in now.server.counted_at_end
+    if is_at_end and grown == 0 and not isinstance(running, Unknown) and running > 0:
+        # Not 0: requests are under way, and are counted when they end.
+        return Unknown(f"counted when a request ends: none has in {seconds:.0f} s")
+    return grown / seconds
+
+
+def _lost(now: Scrape, first: Scrape | None, series: Series | None) -> Figure:
+    if series is None:
+        return _not_exported(now, "preemptions")
+    return ONE_READING if first is None else _grown(now, first, series)
+
+
+def _prefix_hits(now: Scrape, first: Scrape | None, seconds: float) -> tuple[Figure, bool]:
+    """Return the hit rate, and whether it is the server's own figure."""
+    for hits, queries in now.server.prefix_hits:
+        if not _of(now, queries):
+            continue
+        if first is None:
+            return ONE_READING, False
+        looked_up = _grown(now, first, queries)
+        if looked_up <= 0:
+            return Unknown(f"no prompt was looked up in {seconds:.0f} s"), False
+        return _share(_grown(now, first, hits) / looked_up), False
+    return _share(_gauge(now, now.server.prefix_hit_rate, max, "hits of a prefix cache")), True
+
+
+def _times(
+    now: Scrape, first: Scrape | None, names: tuple[str, ...], seconds: float, what: str
+) -> ServingTimes:
+    name = next((one for one in names if now.samples.get(f"{one}_bucket")), None)
+    if name is None:
+        why = _not_exported(now, what)
+        return ServingTimes(_absent(why), _absent(why), 0)
+    is_mean = name in now.server.means_per_request
+    if first is None:
+        return ServingTimes(_absent(ONE_READING), _absent(ONE_READING), 0, is_mean)
+    buckets = _buckets(now, first, Series(f"{name}_bucket"))
+    count = buckets[-1][1] if buckets else 0.0
+    if count <= 0:
+        why = Unknown(f"none in {seconds:.0f} s")
+        return ServingTimes(_absent(why), _absent(why), 0, is_mean)
+    p50, p95 = _quantile(buckets, 0.5), _quantile(buckets, 0.95)
+    return ServingTimes(p50, p95, round(count), is_mean)
+
+
+def _absent(why: Unknown) -> BucketQuantile:
+    return BucketQuantile(why, why, why)
+
+
+def _buckets(now: Scrape, first: Scrape, series: Series) -> list[tuple[float, float]]:
+    """Return upper bounds and how many came at or below each, over all series.
+
+    Only bounds that all of them have: engines of one server may differ.
+    """
+    grown: dict[Labels, dict[float, float]] = {}
+    before = _of(first, series)
+    for labels, value in _of(now, series).items():
+        bound = _bound_of(labels)
+        if bound is not None:
+            rest = tuple(one for one in labels if one[0] != _BOUND)
+            grown.setdefault(rest, {})[bound] = value - before.get(labels, 0.0)
+    if not grown:
+        return []
+    bounds = set.intersection(*(set(each) for each in grown.values()))
+    if math.inf not in bounds:
+        return []
+    return [(bound, sum(each[bound] for each in grown.values())) for bound in sorted(bounds)]
+
+
+def _bound_of(labels: Labels) -> float | None:
+    try:
+        bound = float(dict(labels).get(_BOUND, ""))
+    except ValueError:
+        return None
+    return bound if bound >= 0 else None
+
+
+def _quantile(buckets: list[tuple[float, float]], share: float) -> BucketQuantile:
+    rank = share * buckets[-1][1]
+    above, below = 0.0, 0.0
+    for bound, count in buckets:
+        if count >= rank and count > below:
+            if math.isinf(bound):
+                break
+            seconds = above + (bound - above) * (rank - below) / (count - below)
+            return BucketQuantile(seconds, above, bound)
+        above, below = bound, max(count, below)
+    return _absent(Unknown(f"above {above:g} s, the last bound of the histogram"))

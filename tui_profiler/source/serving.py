@@ -1,0 +1,91 @@
+"""A source with an inference server beside it, whose ``/metrics`` the viewer reads.
+
+Nothing of it runs in the program, and no message of the program waits for the server.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+from msgspec.structs import replace
+
+from tui_profiler.messages import ServingSeen
+from tui_profiler.serving.address import Address
+from tui_profiler.serving.fetch import Fetcher, FetchError
+from tui_profiler.serving.scrape import ScrapeError, scrape
+from tui_profiler.serving.window import Window
+from tui_profiler.session import Jump
+from tui_profiler.source import Source, Told
+
+EVERY_SECONDS = 2.0
+"""Between the end of one reading and the next."""
+NOT_READ = "not read yet"
+
+
+def with_serving(source: Source, where: Address | None, seconds: float = EVERY_SECONDS) -> Source:
+    """Return the source with a server beside it, where the address of one was given."""
+    return source if where is None else WithServing(source, where, seconds)
+
+
+class WithServing:
+    """Says what a source says, and every 2 s what a server's metrics say.
+
+    Args:
+        source: is closed with this one.
+        where: of the metrics.
+        seconds: between two readings.
+    """
+
+    def __init__(self, source: Source, where: Address, seconds: float = EVERY_SECONDS) -> None:
+        self._source = source
+        self.send = source.send
+        self._where = where
+        self._seconds = seconds
+        self._fetcher = Fetcher(where)
+        self._window = Window()
+        self._last: ServingSeen | None = None
+
+    async def messages(self) -> AsyncIterator[Told]:
+        """Yield both, until the other source ends."""
+        self._last = ServingSeen(self._where.typed, None, NOT_READ)
+        yield self._last
+        messages = self._source.messages()
+        told = asyncio.ensure_future(anext(messages))
+        seen = asyncio.ensure_future(self._look(after=0.0))
+        try:
+            while True:
+                await asyncio.wait({told, seen}, return_when=asyncio.FIRST_COMPLETED)
+                if told.done():
+                    try:
+                        message = told.result()
+                    except StopAsyncIteration:
+                        return
+                    yield self._with_last(message)
+                    told = asyncio.ensure_future(anext(messages))
+                if seen.done():
+                    self._last = seen.result()
+                    yield self._last
+                    seen = asyncio.ensure_future(self._look(after=self._seconds))
+        finally:
+            told.cancel()
+            seen.cancel()
+
+    def _with_last(self, message: Told) -> Told:
+        """A whole session of the other source knows of no server."""
+        if isinstance(message, Jump) and self._last is not None:
+            return Jump(replace(message.session, serving=self._last))
+        return message
+
+    async def _look(self, after: float) -> ServingSeen:
+        await asyncio.sleep(after)
+        try:
+            text = await self._fetcher.fetch()
+            at = time.monotonic()
+            read = await asyncio.to_thread(scrape, text)
+        except (FetchError, ScrapeError) as error:
+            return ServingSeen(self._where.typed, None, str(error))
+        return ServingSeen(self._where.typed, self._window.figures(at, read), "")
+
+    async def close(self) -> None:
+        """Close it."""
+        await self._source.close()
