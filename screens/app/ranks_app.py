@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
 from textual.screen import Screen
 
 from tui_profiler.messages import LoadSpec, Program
+from tui_profiler.serving.address import Address
 from tui_profiler.session import Session
 from tui_profiler.source.attached import Found
 from tui_profiler.source.ranks import Ranks, is_whole_run
+from tui_profiler.source.serving import with_serving
 
 from ..common.base_app import BaseApp
 from ..settings.appearance import AppearanceOptions
@@ -25,10 +28,12 @@ class RanksApp(ProfilerApp):
         spec: LoadSpec,
         *,
         begins_with_all: bool,
+        serving: Address | None = None,
         preferences: Preferences | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        super().__init__(ranks, spec, self._not_started_again, preferences=preferences, clock=clock)
+        shown, again = with_serving(ranks, serving), self._not_started_again
+        super().__init__(shown, spec, again, preferences=preferences, clock=clock)
         self._ranks = ranks
         self._begins_with_all = begins_with_all
 
@@ -47,7 +52,9 @@ class RanksApp(ProfilerApp):
         rank = self._ranks.workspace.rank(key)
         if rank is not None:
             self._ranks.chosen = key
-            self._newest = self.session = rank.session
+            # A server is beside all of them.
+            self._newest = replace(rank.session, serving=self.session.serving)
+            self.session = self._newest
             self._explore()
 
     def show_ranks(self) -> bool:
@@ -72,7 +79,12 @@ class RanksApp(ProfilerApp):
 
 
 def run_ranks(
-    chosen: Found, program: Program, *, appearance: AppearanceOptions, started_at: float
+    chosen: Found,
+    program: Program,
+    *,
+    appearance: AppearanceOptions,
+    started_at: float,
+    serving: Address | None = None,
 ) -> int:
     """Run the app on a run until it is left; return the exit code.
 
@@ -81,10 +93,11 @@ def run_ranks(
         program: who that is.
         appearance: theme and glyphs as typed.
         started_at: Unix time when the command was started.
+        serving: where a server beside them exports its metrics.
     """
     is_whole = is_whole_run(chosen)
     ranks = Ranks(program, started_at, None if is_whole else chosen.place)
     spec = LoadSpec(program.name, started_at=started_at, observed="program")
     preferences = read_preferences(appearance, program.name)
-    app = RanksApp(ranks, spec, begins_with_all=is_whole, preferences=preferences)
+    app = RanksApp(ranks, spec, begins_with_all=is_whole, serving=serving, preferences=preferences)
     return run_and_keep(app, preferences, program.name)

@@ -6,6 +6,7 @@ import click
 
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import LoadSpec
+from tui_profiler.serving.address import Address
 from tui_profiler.source.attached import (
     Attached,
     AttachError,
@@ -18,6 +19,7 @@ from tui_profiler.source.attached import (
 from tui_profiler.source.programs import WithPrograms
 from tui_profiler.source.ranks import by_run, is_rank, is_whole_run
 from tui_profiler.source.remote import relay
+from tui_profiler.source.serving import with_serving
 from tui_profiler.source.torch_processes import UsersPrograms
 from tui_profiler.source.trials_beside import TriedBeside
 from tui_profiler.verbs.outcome import DONE, MODEL_FAILED
@@ -43,6 +45,7 @@ from ..terminal.standard_output import put, require_terminal, say
     "--list", "only_list", is_flag=True, help="List programs with torch, watched or not, and exit."
 )
 @options.remote_python
+@options.serving
 @look_options
 @options.stock_output
 @click.pass_obj
@@ -52,6 +55,7 @@ def attach_verb(
     who: str,
     only_list: bool,
     remote_python: str,
+    serving: Address | None,
     appearance: AppearanceOptions,
 ) -> int:
     """Attach to a running program, read-only.
@@ -69,7 +73,11 @@ def attach_verb(
         return _list(who)
     require_terminal('try "tui-profiler report --attach NAME --measure 10"')
     return run_attached(
-        who, remote_python=remote_python, appearance=appearance, started_at=started_at
+        who,
+        remote_python=remote_python,
+        appearance=appearance,
+        started_at=started_at,
+        serving=serving,
     )
 
 
@@ -89,7 +97,12 @@ def _list(who: str) -> int:
 
 
 def run_attached(
-    who: str, *, remote_python: str, appearance: AppearanceOptions, started_at: float
+    who: str,
+    *,
+    remote_python: str,
+    appearance: AppearanceOptions,
+    started_at: float,
+    serving: Address | None = None,
 ) -> int:
     """Show one program until the explorer is left; return the exit code.
 
@@ -98,12 +111,13 @@ def run_attached(
         remote_python: an interpreter on another host.
         appearance: theme and glyphs as typed.
         started_at: Unix time when the command was started.
+        serving: where a server beside it exports its metrics.
     """
     try:
         if options.is_remote(who):
             source: Attached | int = source_of(who, remote_python, started_at)
         else:
-            source = _picked(who, appearance=appearance, started_at=started_at)
+            source = _picked(who, appearance=appearance, started_at=started_at, serving=serving)
     except AttachError as error:
         return refused(error)
     if isinstance(source, int):
@@ -116,10 +130,12 @@ def run_attached(
     from ..app.explorer_app import run_explorer  # noqa: PLC0415 # --help needs no Textual
 
     shown = source if options.is_remote(who) else WithPrograms(TriedBeside(source))
-    return run_explorer(shown, again, spec, appearance=appearance)
+    return run_explorer(with_serving(shown, serving), again, spec, appearance=appearance)
 
 
-def _picked(who: str, *, appearance: AppearanceOptions, started_at: float) -> Attached | int:
+def _picked(
+    who: str, *, appearance: AppearanceOptions, started_at: float, serving: Address | None
+) -> Attached | int:
     """Attach to what fits, chosen by hand where there are several.
 
     Return an exit code where none was chosen, or where it is a run of several ranks and was left.
@@ -143,7 +159,13 @@ def _picked(who: str, *, appearance: AppearanceOptions, started_at: float) -> At
     if chosen.program is not None and (is_whole_run(chosen) or is_rank(chosen.program)):
         from ..app.ranks_app import run_ranks  # noqa: PLC0415
 
-        return run_ranks(chosen, chosen.program, appearance=appearance, started_at=started_at)
+        return run_ranks(
+            chosen,
+            chosen.program,
+            appearance=appearance,
+            started_at=started_at,
+            serving=serving,
+        )
     return attached(chosen.place, started_at)
 
 

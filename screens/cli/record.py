@@ -19,10 +19,12 @@ from tui_profiler.queries.training.values import nan_words
 from tui_profiler.recording.frames import Header
 from tui_profiler.recording.kind import RecordingError
 from tui_profiler.recording.writer import Writer, create, overwrite
+from tui_profiler.serving.address import Address
 from tui_profiler.session import Session
 from tui_profiler.source import Source
 from tui_profiler.source.attached import AttachError
 from tui_profiler.source.programs import WithPrograms
+from tui_profiler.source.serving import with_serving
 from tui_profiler.source.spawned import worker
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS, MODEL_FAILED, complaint, exit_code
 from tui_profiler.verbs.record import record
@@ -43,6 +45,7 @@ class RecordOptions(Struct, frozen=True):
     remote_python: str
     output: str
     seconds: float | None
+    serving: Address | None
     force: bool
 
 
@@ -52,6 +55,7 @@ class RecordOptions(Struct, frozen=True):
 @options.remote_python
 @options.new_file
 @options.seconds("--seconds", "Run the model for this long; default: until ctrl+C.")
+@options.serving
 @options.force
 @model_options
 @click.pass_obj
@@ -106,14 +110,18 @@ def _run(asked: RecordOptions, chosen: Chosen, *, started_at: float) -> int:
 
     why = "it was interrupted"
     try:
-        session, why = asyncio.run(_record(spec, attached, writer, now))
+        session, why = asyncio.run(_record(spec, attached, asked.serving, writer, now))
     finally:
         writer.close(why, now())
     return _told(session, writer, asked, chosen)
 
 
 async def _record(
-    spec: LoadSpec, attached: Source | None, writer: Writer, now: Callable[[], float]
+    spec: LoadSpec,
+    attached: Source | None,
+    serving: Address | None,
+    writer: Writer,
+    now: Callable[[], float],
 ) -> tuple[Session, str]:
     """Record until it is over; an interrupt ends it in order."""
     stop = asyncio.Event()
@@ -124,6 +132,7 @@ async def _record(
     until = "" if spec.seconds is not None or not spec.run else "; ctrl+C ends the recording"
     say(spec.model, f"recording{until}")
     source = attached or WithPrograms(worker(Start(spec)))
+    source = with_serving(source, serving)
     return await record(source, writer, stop, now=now, progress=speaker(spec.model))
 
 

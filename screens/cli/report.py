@@ -13,6 +13,7 @@ from tui_profiler.recording.kind import RecordingError, is_recording
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source.attached import AttachError
 from tui_profiler.source.recorded import last_session
+from tui_profiler.source.serving import EVERY_SECONDS, with_serving
 from tui_profiler.source.spawned import worker
 from tui_profiler.verbs.outcome import complaint, exit_code, failure, measured
 from tui_profiler.verbs.report import report
@@ -38,6 +39,7 @@ MOST_JOBS = 256
     help="text and markdown are the full report, json is one object per model (several are JSON"
     " Lines), csv one line per node, perfetto a trace for ui.perfetto.dev.",
 )
+@options.serving
 @options.output
 @click.option(
     "--check",
@@ -144,6 +146,10 @@ def _refuse(asked: options.ReportOptions, chosen: Chosen) -> None:
     source = click.get_current_context().get_parameter_source("layout")
     is_markdown = asked.layout == "markdown" or source is ParameterSource.DEFAULT
     refusals = (
+        (
+            asked.serving is not None and not (asked.attach and measures),
+            "--serving is read beside a program: add --attach NAME --measure SECONDS",
+        ),
         (measures and not chosen.run, "--measure and --no-run exclude each other"),
         (measures and is_recorded, "A recording cannot be measured again: omit --measure"),
         (is_table and asked.findings, f"{asked.layout} has no findings: omit --findings"),
@@ -261,4 +267,7 @@ async def _attached(asked: options.ReportOptions, started_at: float) -> Session:
     except AttachError as error:
         return apply(EMPTY, not_attached(error))
     measuring = asked.measure is not None
-    return await report(source, measuring=measuring, progress=speaker(asked.attach))
+    # At least two readings, however short.
+    every = min(EVERY_SECONDS, (asked.measure or EVERY_SECONDS) / 3)
+    shown = with_serving(source, asked.serving, every)
+    return await report(shown, measuring=measuring, progress=speaker(asked.attach))

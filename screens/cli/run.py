@@ -24,10 +24,12 @@ from tui_profiler.recording.kind import RecordingError
 from tui_profiler.recording.writer import Writer, create, overwrite
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.reports.text.table import table
+from tui_profiler.serving.address import Address
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source
 from tui_profiler.source.programs import WithPrograms
 from tui_profiler.source.script import Script
+from tui_profiler.source.serving import with_serving
 from tui_profiler.source.trials_beside import TriedBeside
 from tui_profiler.verbs.record import RecordingSource
 
@@ -49,6 +51,7 @@ class RunOptions(Struct, frozen=True):
     budget: float
     model: str
     """Pattern of the model to show; empty: whichever model runs."""
+    serving: Address | None
     script: str
     arguments: tuple[str, ...]
 
@@ -83,6 +86,7 @@ class RunOptions(Struct, frozen=True):
     help="Model to show: its class, CLASS#INDEX or variable, such as trainer.model (* and ? match);"
     " default: the outermost that runs.",
 )
+@options.serving
 @look_options
 @options.stock_output
 @click.argument("script", shell_complete=options.models_and_files)
@@ -128,11 +132,11 @@ def _run(asked: RunOptions, appearance: AppearanceOptions, *, started_at: float)
     def now() -> float:
         return time.monotonic() - began
 
-    source: Source = script
+    source = with_serving(script, asked.serving)
     writer = None if recording is None else Writer(*recording)
     try:
         if writer is not None:
-            source = RecordingSource(script, writer, now)
+            source = RecordingSource(source, writer, now)
         if asked.layout is None:
             return _explored(source, script, asked, appearance, started_at)
         try:

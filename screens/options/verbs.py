@@ -17,6 +17,7 @@ from tui_profiler.formatting.text import safe
 from tui_profiler.queries.cost.flat import By
 from tui_profiler.queries.hardware.data_sheets import DataSheet, data_sheet, data_sheets
 from tui_profiler.recording.kind import is_recording
+from tui_profiler.serving.address import Address, address
 from tui_profiler.system.demos import PREFIX, demo_names
 from tui_profiler.system.library_names import timm_names, torchvision_names
 
@@ -49,6 +50,7 @@ class ReportOptions(Struct, frozen=True):
     depth: int | None = None
     on: DataSheet | None = None
     brief: bool = False
+    serving: Address | None = None
 
 
 RECORDING = "A recording cannot be changed"
@@ -127,6 +129,25 @@ class Devices(click.ParamType[tuple[DataSheet, ...]]):
         return sheets or self.fail("no device is named", param, ctx)
 
 
+class MetricsAddress(click.ParamType[Address]):
+    """Where an inference server exports its metrics."""
+
+    name = "url"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Address:
+        """Return the address."""
+        if isinstance(value, Address):
+            return value
+        if importlib.util.find_spec("prometheus_client") is None:
+            self.fail("more packages are needed: pip install 'tui-profiler[serving]'", param, ctx)
+        try:
+            return address(str(value))
+        except ValueError as error:
+            self.fail(f"{safe(str(value))!r}: {error}.", param, ctx)
+
+
 _ABOVE_ZERO = FiniteRange(min=0, min_open=True)
 
 
@@ -199,6 +220,14 @@ attach_to = click.option(
     metavar="NAME",
     default="",
     help="Attach to a running program that calls tui_profiler.watch(model).",
+)
+
+serving = click.option(
+    "--serving",
+    type=MetricsAddress(),
+    metavar="URL",
+    help="Also show the metrics of a vLLM, SGLang or TGI server, such as"
+    " http://127.0.0.1:8000/metrics; this command reads them, not the program.",
 )
 
 

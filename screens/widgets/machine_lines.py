@@ -15,12 +15,13 @@ from tui_profiler.formatting.canvas import sparkline
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Figure, Gpu, Sample, Unknown, known
 from tui_profiler.queries.cost.energy import forward_energy
+from tui_profiler.queries.panel.serving import about, figures_of, requests_text, tokens_text
 from tui_profiler.queries.panel.state import is_stale
 from tui_profiler.queries.time.cores import cores_used
 from tui_profiler.queries.time.series import gpu_utilisation, process_memory, utilisation
 
-from .lines import EMPTY, Line
-from .rows import Look, absent, pending, row, section, without_colour
+from .lines import EMPTY, Line, line_width
+from .rows import Look, absent, columns, pending, row, section, without_colour
 
 LABEL = 8
 MAX_GPUS = 4
@@ -34,8 +35,12 @@ def machine_lines(look: Look) -> tuple[Line, ...]:
     sample = look.session.sample
     if sample is None:
         if look.session.ended is not None:
-            return (title, *absent("cpu", "the worker has ended", look, LABEL))
-        return (title, *pending("cpu", "the first sample", look, LABEL))
+            return (
+                title,
+                *absent("cpu", "the worker has ended", look, LABEL),
+                *serving_lines(look),
+            )
+        return (title, *pending("cpu", "the first sample", look, LABEL), *serving_lines(look))
     lines = (
         _cpu(look, sample),
         *_waiting(look),
@@ -46,8 +51,49 @@ def machine_lines(look: Look) -> tuple[Line, ...]:
         *_energy(look),
     )
     if is_stale(look.session, look.now) or look.session.ended is not None:
-        return (title, *without_colour(lines))
-    return (title, *lines)
+        return (title, *without_colour((*lines, *serving_lines(look))))
+    return (title, *lines, *serving_lines(look))
+
+
+def serving_text(look: Look) -> tuple[str, str]:
+    """Return the server beside the program and its requests; empty where none is known."""
+    seen = look.session.serving
+    found = figures_of(seen) if seen is not None else None
+    if found is None or isinstance(found, Unknown):
+        return ("", "")
+    return (found.server, requests_text(found, look.glyphs.dash))
+
+
+def serving_lines(look: Look) -> tuple[Line, ...]:
+    """Return the inference server, where one is read: its requests, then tokens and times."""
+    seen = look.session.serving
+    if seen is None:
+        return ()
+    found = figures_of(seen)
+    if isinstance(found, Unknown):
+        return absent("serving", safe(found.reason), look, LABEL)
+    server, requests = serving_text(look)
+    left: Line = (("serving".ljust(LABEL), "muted"), (f"{server} ", "muted"), (requests, "ink"))
+    usage = known(found.cache_usage)
+    right: Line = EMPTY
+    if usage is not None:
+        room = look.inner - line_width(left) - len(f" KV cache {share(usage)}")
+        right = (("KV cache " if room >= 0 else "KV ", "muted"), (share(usage), "ink"))
+    figures = (
+        ("", found.generated_per_second, tokens_text),
+        ("first token ", found.first_token.p50.seconds, about),
+        ("between ", found.between_tokens.p50.seconds, about),
+    )
+    parts: list[Line] = [
+        ((label, "muted"), (written(value), "ink"))
+        for label, figure, written in figures
+        if (value := known(figure)) is not None
+    ]
+    first = row(left, right, look)
+    if not parts:
+        return (first,)
+    indented = [((" " * LABEL, "muted"), *parts[0]), *((("  ", "ink"), *one) for one in parts[1:])]
+    return (first, columns(indented, EMPTY, look))
 
 
 def busy(sample: Sample) -> float | None:

@@ -17,7 +17,13 @@ from ...widgets.bound_lines import bound_lines, verdict, why_on_paper
 from ...widgets.file_lines import file_lines
 from ...widgets.identity_lines import detail_of, flops, macs, tensor_lines, title_of, work_lines
 from ...widgets.lines import EMPTY, Line, cut, line_width
-from ...widgets.machine_lines import busy, machine_lines, memory_text
+from ...widgets.machine_lines import (
+    busy,
+    machine_lines,
+    memory_text,
+    serving_lines,
+    serving_text,
+)
 from ...widgets.rows import LABEL, Look, columns, finished, meter, row, without_colour
 from ...widgets.step_lines import node_step_lines, step_remarks, step_row
 from ...widgets.timing_lines import counted, in_unit, timing_lines, unit_of, why_not_measured
@@ -95,7 +101,10 @@ def _in_full(look: Look, section: str, rows: int) -> tuple[Line, ...]:
         case "step":
             lines = _step(look)
         case _:
-            lines = machine_lines(look)[1:]
+            # What was asked for on the command line is in sight.
+            server = serving_lines(look)
+            rest = machine_lines(look)[1:]
+            lines = (*rest[: len(rest) - len(server)][: max(rows - len(server), 0)], *server)
     return lines[:rows]
 
 
@@ -250,11 +259,18 @@ def _machine(look: Look) -> Line:
     figure = share(mean) if mean is not None else look.glyphs.dash
     parts: list[Line] = [
         (("cpu ", "muted"), (drawn, "faint"), (figure.rjust(6), "ink")),
+        *_serving(look),
         (("   " + memory_text(sample), "ink"),),
         (("   gpu ", "muted"), (gpu, "ink")),
         (("   power ", "muted"), (power, "ink")),
     ]
     return _labelled("machine", parts, (("i why", "muted"),), look)
+
+
+def _serving(look: Look) -> list[Line]:
+    """Return the server beside the program: it goes before figures that there is no room for."""
+    server, requests = serving_text(look)
+    return [((f"   {server} ", "muted"), (requests, "ink"))] if server else []
 
 
 def _gpu(sample: Sample, look: Look) -> str:

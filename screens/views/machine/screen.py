@@ -27,6 +27,7 @@ from tui_profiler.messages import Allocator, Figure, Gpu, Sample, Unknown, known
 from tui_profiler.queries.cost import machine
 from tui_profiler.queries.cost.ceilings import roofs_of
 from tui_profiler.queries.hardware.gpu_facts import gpu_facts
+from tui_profiler.queries.panel import serving
 from tui_profiler.queries.time import cores
 from tui_profiler.reports.ceilings import label_of, quality_of, said_of, value_of
 
@@ -87,7 +88,10 @@ class MachineScreen(ScrollingScreen[None]):
         look = Look(session, 0, self._now(), max(body.size.width - 1, 3), self._glyphs)
         self.query_one("#header", Panel).show(look, lambda look, rows: header_lines(look))
         # A tick changes nothing here but the energy, which comes with the samples.
-        wanted = (session.sample, session.environment, session.ended, body.size)
+        wanted = (
+            *(session.sample, session.environment, session.ended),
+            *(session.serving, body.size),
+        )
         if wanted != self._drawn:
             self._drawn = wanted
             body.show(finished(hardware_lines(look), look))
@@ -99,9 +103,11 @@ def hardware_lines(look: Look) -> tuple[Line, ...]:
     """Return all sections; a blank row between."""
     sample = look.session.sample
     if sample is None:
-        return pending("machine", "the first sample", look)
+        first = pending("machine", "the first sample", look)
+        return (*first, EMPTY, *_serving(look)) if look.session.serving is not None else first
     blocks = (
         machine_lines(look),
+        _serving(look),
         _cores(look),
         _process(look, sample),
         _temperature(look, sample),
@@ -138,6 +144,32 @@ def _facts(title: str, provenance: str, facts: Sequence[Fact], look: Look) -> tu
 
 def _said(label: str, text: str, look: Look) -> Line:
     return row(((label.ljust(_LABEL), "muted"), (text, "ink")), EMPTY, look)
+
+
+def _serving(look: Look) -> tuple[Line, ...]:
+    """Return the inference server beside the program, in full; nothing where none is read."""
+    seen = look.session.serving
+    if seen is None:
+        return ()
+    found = serving.figures_of(seen)
+    if isinstance(found, Unknown):
+        head = section("serving", "not read", look)
+        return (
+            head,
+            *absent("metrics", safe(found.reason), look, _LABEL),
+            _said("address", safe(seen.address), look),
+        )
+    lines = [section("serving", f"{found.server}, {serving.window_text(found)}", look)]
+    if found.models:
+        lines.append(_said("model", safe(", ".join(found.models)), look))
+    else:
+        lines += absent("model", "not in the server's metrics", look, _LABEL)
+    for one in serving.serving_rows(found):
+        if isinstance(one.figure, Unknown):
+            lines += absent(one.label, safe(one.figure.reason), look, _LABEL)
+        else:
+            lines.append(_said(one.label, f"{one.written(one.figure)}  {one.aside}", look))
+    return (*lines, _said("address", safe(seen.address), look))
 
 
 def _cores(look: Look) -> tuple[Line, ...]:
