@@ -72,8 +72,8 @@ def test_the_schema_is_one() -> None:
 
 def test_the_schema_knows_every_name_of_a_report() -> None:
     # Advice, values and least times on a device are there when they are asked for; memory does not
-    # run out, and nothing is compiled.
-    others = {"findings", "values", "on", "out_of_memory", "compilation"}
+    # run out, nothing is compiled, and no server is read.
+    others = {"findings", "values", "on", "out_of_memory", "compilation", "serving"}
     assert set(part_of(SCHEMA)["properties"]) == {*report(folded(MEASURED))} | others
 
 

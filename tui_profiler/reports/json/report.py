@@ -68,6 +68,7 @@ from tui_profiler.reports.json.sections.parameters import (
     file_section,
     parameters_section,
 )
+from tui_profiler.reports.json.sections.serving import Serving, serving_section
 from tui_profiler.reports.json.sections.step import Step
 from tui_profiler.reports.json.sections.train import Train, train_section
 from tui_profiler.reports.json.sections.values import ValuesRead, values_section
@@ -475,6 +476,8 @@ class Report(json_values.Part, frozen=True, kw_only=True):
     compilation: Compilation | UnsetType = UNSET
     on: json_values.Known[OnDevice] | UnsetType = UNSET
     """The forward on a device by its data sheet; no key without --on."""
+    serving: json_values.Known[Serving] | UnsetType = UNSET
+    """The inference server beside the program; no key without --serving."""
     out_of_memory: OutOfMemory | UnsetType = UNSET
     """The state of a program when memory ran out; no key where it did not."""
     parameters: json_values.Known[ParameterValues]
@@ -646,6 +649,7 @@ def report_of(
         values=values_section(session),
         compilation=compilation_section(session),
         on=UNSET if on is None else on_device(session, on),
+        serving=serving_section(session),
         out_of_memory=out_of_memory_section(session),
         failure=None if session.failure is None else json_values.fill(Failure, session.failure),
         unavailable={} if without_decode is None else {"phases[phase=decode]": without_decode.why},

@@ -26,6 +26,7 @@ from tui_profiler.reports.text.sections import figure_text
 from tui_profiler.reports.text.sections.findings import measured_text
 from tui_profiler.reports.text.sections.generation import generation_words
 from tui_profiler.reports.text.sections.layers import ON_PAPER, PAPER_NOTE
+from tui_profiler.reports.text.sections.serving import serving_words
 from tui_profiler.reports.text.sections.summary import wants
 from tui_profiler.reports.text.sections.training import step_facts
 from tui_profiler.session import Session, Tree
@@ -118,6 +119,7 @@ def _totals(session: Session, tree: Tree) -> list[str]:
         *(_measured(session) if has_forward else []),
         *(f"{label}: {text}" for label, text in step_facts(session) if text),
         *(f"{label}: {text}" for label, text in generation_words(session)),
+        *(f"{label}: {text}" for label, text in serving_words(session)),
         *([f"stopped early in {failure.stage}: {failure.what}"] if failure is not None else []),
     ]
     lines = [f"- {_cut(one, _LINE_BYTES)}" for one in said]

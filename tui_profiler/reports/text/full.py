@@ -11,6 +11,7 @@ from tui_profiler.reports.text.sections.generation import generation_sections
 from tui_profiler.reports.text.sections.memory import memory_section
 from tui_profiler.reports.text.sections.parameters import parameters_section
 from tui_profiler.reports.text.sections.profile import profile
+from tui_profiler.reports.text.sections.serving import serving_sections
 from tui_profiler.reports.text.sections.step import step_sections, values_sections
 from tui_profiler.reports.text.sections.summary import summary
 from tui_profiler.reports.text.sections.training import training_sections
@@ -74,6 +75,7 @@ def sections(
         profile(session, tree, top),
         *step_sections(session, tree, top),
         *generation_sections(session),
+        *serving_sections(session),
         *values_sections(session, top),
         *compilation_sections(session),
         energy_section(session, tree),

@@ -30,6 +30,7 @@ from tui_profiler.reports.text.sections.figure_text import figure, labelled, tra
 from tui_profiler.reports.text.sections.generation import generation_sections
 from tui_profiler.reports.text.sections.layers import layers_section
 from tui_profiler.reports.text.sections.profile import bounds_grid, times
+from tui_profiler.reports.text.sections.serving import serving_sections
 from tui_profiler.reports.text.sections.step import step_sections
 from tui_profiler.reports.text.sections.summary import told_on_paper, wants
 from tui_profiler.reports.text.sections.training import training_sections
@@ -71,6 +72,7 @@ def short_sections(
         *_measured(session),
         *step_sections(session, tree, top or _MOST_CLASSES),
         *generation_sections(session),
+        *serving_sections(session),
         Section("operators by type", f"{architecture_of(tree)} by its FLOPs", (types_grid(tree),)),
         Section(
             "layers by class",

@@ -1,0 +1,110 @@
+"""The inference server beside the program, in the JSON report."""
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from tui_profiler.messages import BucketQuantile, ServerName, ServingFigures, Unknown
+from tui_profiler.queries.panel.serving import figures_of
+from tui_profiler.reports.json_values import Count, Known, Part, Share, Size
+from tui_profiler.session import Session
+
+NO_NAME = "the server's metrics have no label for it"
+Bucket = Annotated[list[Size], Meta(min_length=2, max_length=2)]
+
+
+class Serving(Part, frozen=True, kw_only=True):
+    """An inference server, as its own /metrics describe it (--serving), all its engines together.
+
+    Percentiles are estimated: interpolated within a bucket of the server's histogram.
+    """
+
+    address: str
+    server: ServerName
+    models: Known[list[str]]
+    """That it serves, the first eight."""
+    window: Size = field(name="window_s")
+    """Seconds between the two readings that rates, percentiles, hits and preemptions are of; 0
+    after one reading."""
+    running: Known[Size]
+    """Requests in the batch, at the last reading."""
+    waiting: Known[Size]
+    """Requests in the queue, at the last reading."""
+    prompt_tokens_per_s: Known[Size]
+    """Derived from a counter."""
+    generated_tokens_per_s: Known[Size]
+    """Derived from a counter."""
+    generated_tokens_counted: Literal["when generated", "when a request ends"]
+    first_token_p50: Known[Size] = field(name="first_token_p50_s")
+    """From the arrival of a request to its first token, waiting included; estimated."""
+    first_token_p50_bucket: Known[Bucket] = field(name="first_token_p50_bucket_s")
+    """Bounds of the bucket that it is in."""
+    first_token_p95: Known[Size] = field(name="first_token_p95_s")
+    first_token_p95_bucket: Known[Bucket] = field(name="first_token_p95_bucket_s")
+    first_token_count: Count
+    between_tokens_p50: Known[Size] = field(name="between_tokens_p50_s")
+    """Estimated."""
+    between_tokens_p50_bucket: Known[Bucket] = field(name="between_tokens_p50_bucket_s")
+    between_tokens_p95: Known[Size] = field(name="between_tokens_p95_s")
+    between_tokens_p95_bucket: Known[Bucket] = field(name="between_tokens_p95_bucket_s")
+    between_tokens_count: Count
+    between_tokens_of: Literal["tokens", "means of a request"]
+    kv_cache_usage: Known[Share]
+    """Of several engines, of the fullest."""
+    prefix_cache_hit_rate: Known[Share]
+    """Share of the tokens of prompts that were in the cache."""
+    prefix_cache_hit_rate_from: Literal["counters", "the server"]
+    """The server's own figure is of another time than the window."""
+    preemptions: Known[Size]
+    """Requests taken out of the batch because the KV cache was full; in the window."""
+    preemptions_since_start: Known[Size]
+
+
+def serving_section(session: Session) -> Serving | Unknown | UnsetType:
+    """Return the server, why it could not be read, or that none was asked for."""
+    seen = session.serving
+    if seen is None:
+        return UNSET
+    found = figures_of(seen)
+    return found if isinstance(found, Unknown) else _serving(seen.address, found)
+
+
+def _serving(address: str, found: ServingFigures) -> Serving:
+    first, between = found.first_token, found.between_tokens
+    return Serving(
+        address=address,
+        server=found.server,
+        models=list(found.models) or Unknown(NO_NAME),
+        window=found.seconds,
+        running=found.running,
+        waiting=found.waiting,
+        prompt_tokens_per_s=found.prompt_per_second,
+        generated_tokens_per_s=found.generated_per_second,
+        generated_tokens_counted="when a request ends"
+        if found.generated_at_end
+        else "when generated",
+        first_token_p50=first.p50.seconds,
+        first_token_p50_bucket=_bucket(first.p50),
+        first_token_p95=first.p95.seconds,
+        first_token_p95_bucket=_bucket(first.p95),
+        first_token_count=first.count,
+        between_tokens_p50=between.p50.seconds,
+        between_tokens_p50_bucket=_bucket(between.p50),
+        between_tokens_p95=between.p95.seconds,
+        between_tokens_p95_bucket=_bucket(between.p95),
+        between_tokens_count=between.count,
+        between_tokens_of="means of a request" if between.is_mean_per_request else "tokens",
+        kv_cache_usage=found.cache_usage,
+        prefix_cache_hit_rate=found.prefix_hits,
+        prefix_cache_hit_rate_from="counters" if found.prefix_hits_from_counters else "the server",
+        preemptions=found.preemptions,
+        preemptions_since_start=found.all_preemptions,
+    )
+
+
+def _bucket(quantile: BucketQuantile) -> list[Size] | Unknown:
+    if isinstance(quantile.above, Unknown):
+        return quantile.above
+    if isinstance(quantile.up_to, Unknown):
+        return quantile.up_to
+    return [quantile.above, quantile.up_to]
