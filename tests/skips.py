@@ -169,7 +169,7 @@ ALLOWED: Sequence[Allowed] = (
     ),
     Allowed("test_control_group", "no control group|no memory limit", _no_memory_group),
     Allowed(
-        "probe/(watch/test_forwards|measure/step/test_training_programs)",
+        "probe/(watch/test_forwards|measure/step/test_training_programs)|source/test_training_scripts",
         "lightning is not installed",
         _no_module("lightning"),
     ),

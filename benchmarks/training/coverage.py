@@ -17,6 +17,7 @@ Budgets: *named* 95 %, *and lines* 90 %. The exit code is 1 where one is missed.
 import argparse
 import asyncio
 import gzip
+import json
 import os
 import pickle
 import random
@@ -110,6 +111,66 @@ def pets(folder: Path) -> None:
     os.environ.update(HF_HOME=str(hub), HF_HUB_OFFLINE="1")
 
 
+def fine_tuning(folder: Path) -> None:
+    """Make instructions of random words, their tokenizer, and a small Llama, for torchtune."""
+    import sentencepiece
+    import torch
+    from torchtune.models.llama2 import llama2
+
+    chance, data = random.Random(0), folder / "tiny"
+    (data / "model").mkdir(parents=True, exist_ok=True)
+    names = [f"w{number}" for number in range(400)]
+    rows = [
+        {part: " ".join(chance.choices(names, k=12)) for part in ("instruction", "output")}
+        for _ in range(400)
+    ]
+    (data / "data.json").write_text(json.dumps([{**row, "input": ""} for row in rows]))
+    (data / "text").write_text("\n".join(" ".join(row.values()) for row in rows))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(data / "text"),
+        model_prefix=str(data / "words"),
+        vocab_size=500,
+        hard_vocab_limit=False,
+    )
+    tokens = sentencepiece.SentencePieceProcessor(model_file=str(data / "words.model"))
+    size = {"num_layers": 4, "num_heads": 4, "num_kv_heads": 4, "embed_dim": 128}
+    torch.manual_seed(0)
+    given = {"vocab_size": tokens.vocab_size(), "max_seq_len": 256, **size}
+    torch.save(llama2(**given).state_dict(), data / "model" / "model.pt")
+    (data / "model" / "config.json").write_text("{}")
+    chosen = {
+        **dict.fromkeys(("resume_from_checkpoint", "optimizer_in_bwd", "compile"), False),
+        **dict.fromkeys(("enable_activation_checkpointing", "shuffle"), False),
+        **{"enable_activation_offloading": False, "log_peak_memory_stats": False},
+        **{"output_dir": str(data / "out"), "device": "cpu", "dtype": "fp32", "seed": 7},
+        **{"batch_size": 4, "epochs": 9, "gradient_accumulation_steps": 1, "clip_grad_norm": 1.0},
+        **{"max_steps_per_epoch": None, "log_every_n_steps": 1},
+        "tokenizer": {
+            "_component_": "torchtune.models.llama2.llama2_tokenizer",
+            "path": str(data / "words.model"),
+            "max_seq_len": 128,
+        },
+        "dataset": {
+            "_component_": "torchtune.datasets.alpaca_dataset",
+            **{"source": "json", "data_files": str(data / "data.json"), "split": "train"},
+        },
+        "model": {"_component_": "torchtune.models.llama2.llama2", **given},
+        "checkpointer": {
+            "_component_": "torchtune.training.FullModelTorchTuneCheckpointer",
+            **{"checkpoint_dir": str(data / "model"), "checkpoint_files": ["model.pt"]},
+            **{"recipe_checkpoint": None, "output_dir": str(data / "out"), "model_type": "LLAMA2"},
+        },
+        "optimizer": {"_component_": "torch.optim.AdamW", "lr": 1e-3},
+        "loss": {"_component_": "torchtune.modules.loss.CEWithChunkedOutputLoss"},
+        "metric_logger": {
+            "_component_": "torchtune.training.metric_logging.DiskLogger",
+            "log_dir": str(data / "logs"),
+        },
+        "profiler": {"_component_": "torchtune.training.setup_torch_profiler", "enabled": False},
+    }
+    (folder / "tiny.yaml").write_text(json.dumps(chosen))  # JSON is YAML.
+
+
 class Public(NamedTuple):
     """A script as its repository has it."""
 
@@ -149,6 +210,12 @@ SCRIPTS = {
     ),
     "Lightning, transformer": Public(
         "Lightning-AI+pytorch-lightning", "examples/pytorch/basics", "transformer.py", words
+    ),
+    "torchtune, full_finetune_single_device": Public(
+        "pytorch+torchtune",
+        "recipes",
+        "full_finetune_single_device.py --config tiny.yaml",
+        fine_tuning,
     ),
     "nanoGPT": Public("karpathy+nanoGPT", ".", _NANOGPT, characters),
 }
@@ -226,18 +293,18 @@ def main() -> int:
         [name] = asked.scripts
         found = covered(asyncio.run(watched(SCRIPTS[name], checkouts, asked.seconds)))
         if found is None:
-            print(f"{name:34} no step was recorded", flush=True)
+            print(f"{name:40} no step was recorded", flush=True)
             return 1
         is_enough = found.named >= LEAST_NAMED and found.with_lines >= LEAST_MODULES
         print(
-            f"{name:34}{found.steps:7}{found.recorded:9}{found.parts:8.1%}{found.named:8.1%}"
+            f"{name:40}{found.steps:7}{found.recorded:9}{found.parts:8.1%}{found.named:8.1%}"
             f"{found.shown:8.1%}{found.models:8.1%}{found.with_lines:11.1%}"
             f"  {'' if is_enough else 'below'} {found.why}",
             flush=True,
         )
         return 0 if is_enough else 1
     print(
-        f"{'script':34}{'steps':>7}{'recorded':>9}{'parts':>8}{'named':>8}{'shown':>8}{'models':>8}"
+        f"{'script':40}{'steps':>7}{'recorded':>9}{'parts':>8}{'named':>8}{'shown':>8}{'models':>8}"
         f"{'and lines':>11}"
     )
     failed = 0
@@ -250,8 +317,8 @@ def main() -> int:
             text=True,
             check=False,
         )
-        rows = [line for line in run.stdout.splitlines() if line.startswith(f"{name:34}")]
-        print(rows[-1] if rows else f"{name:34} {run.stderr.strip()[-200:]}", flush=True)
+        rows = [line for line in run.stdout.splitlines() if line.startswith(f"{name:40}")]
+        print(rows[-1] if rows else f"{name:40} {run.stderr.strip()[-200:]}", flush=True)
         failed += run.returncode != 0
     return 1 if failed else 0
 

@@ -32,12 +32,15 @@ if __name__ == "__main__":
     parts = {part.name: part.seconds or 0.0 for part in step_parts(session)}
     unnamed = parts["other"] * (1 - sum(line.share for line in step.lines))
     inside = root.forward + root.backward + root.recomputed
+    by_line = sum(line.outside for line in step.backward_lines)
+    whole = parts["forward"] + parts["backward"]
     print(
         json.dumps(
             {
                 "named": 1 - unnamed / (known(step.seconds) or 1.0),
                 "forward": root.forward / parts["forward"],
-                "modules": inside / (parts["forward"] + parts["backward"]),
+                "modules": inside / whole,
+                "with_lines": (inside + by_line) / whole,
                 "recorded": step.recorded,
             }
         ),
