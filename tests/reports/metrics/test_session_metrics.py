@@ -17,6 +17,7 @@ from tests.machine_session import FULL, GPU
 from tests.reports.test_step import measured
 from tests.small_model import MEASURED, TRACED, folded
 from tui_profiler import messages
+from tui_profiler.messages import EccErrors, Unknown
 from tui_profiler.reports.json.report import as_json
 from tui_profiler.reports.metrics.session_metrics import METRICS, PREFIX, session_metrics
 from tui_profiler.session import EMPTY, Session, apply
@@ -66,6 +67,28 @@ def test_figures_are_those_of_the_report() -> None:
     told = {name: part["mean_s"] for name, part in step["parts"].items() if part is not None}
     assert parts == told
     assert "transfer" not in parts  # Not seen: no sample, and no 0.
+
+
+def test_temperatures_fans_and_memory_errors_are_told_apart() -> None:
+    told = replace(GPU, ecc=EccErrors(3.0, Unknown("not told"), 103.0, 113.0))
+    session = apply(measured(), replace(FULL, gpus=(GPU,)))
+    found = {
+        (metric.name.removeprefix(PREFIX), *(value for _, value in sample.labels)): sample.value
+        for metric, samples in session_metrics(session, top=1).items()
+        for sample in samples
+    }
+    assert found["cpu_temperature_celsius", "Package id 0"] == 71.5
+    assert found["gpu_fan_ratio", "0", GPU.name] == 0.42
+    assert found["gpu_memory_errors", "0", GPU.name, "corrected"] == 3
+    assert found["gpu_memory_errors", "0", GPU.name, "uncorrected"] == 13
+    without = session_metrics(apply(measured(), replace(FULL, gpus=(told,))), top=1)
+    kinds = {
+        sample.labels[-1]
+        for metric, samples in without.items()
+        for sample in samples
+        if metric.name == f"{PREFIX}gpu_memory_errors"
+    }
+    assert kinds == {("kind", "corrected")}
 
 
 def test_what_is_not_known_has_no_sample() -> None:

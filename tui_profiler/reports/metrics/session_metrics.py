@@ -109,10 +109,18 @@ METRICS: tuple[Metric, ...] = (
     _metric("allocated_bytes", "Memory allocated for torch tensors.", "device"),
     _metric("machine_memory_bytes", "Memory used on the machine."),
     _metric("package_watts", "Power of the processor packages."),
+    _metric("cpu_temperature_celsius", "Temperature of a package of the processor.", "sensor"),
     _metric("gpu_utilisation_ratio", "Share of time with a kernel running.", "gpu", "name"),
     _metric("gpu_memory_bytes", "Memory used on the GPU.", "gpu", "name"),
     _metric("gpu_power_watts", "Power of the GPU.", "gpu", "name"),
     _metric("gpu_temperature_celsius", "Temperature of the GPU.", "gpu", "name"),
+    _metric("gpu_fan_ratio", "Speed of the fastest fan of the GPU / its maximum.", "gpu", "name"),
+    _metric(
+        "gpu_memory_errors",
+        "ECC errors since the driver was loaded: corrected, uncorrected.",
+        *("gpu", "name", "kind"),
+        kind="counter",
+    ),
     _metric("overhead_ratio", "Profiling overhead: profiled time / plain time - 1."),
     _metric("dropped_events", "Events that the profiler dropped.", kind="counter"),
 )
@@ -236,6 +244,8 @@ def _of_machine(report: Report) -> _Found:
     yield "process_cores", (), sample.process_cpu
     yield "machine_memory_bytes", (), sample.memory_bytes
     yield "package_watts", (), sample.package_watts
+    for sensor in sample.temperatures if isinstance(sample.temperatures, list) else ():
+        yield "cpu_temperature_celsius", (("sensor", safe(sensor.name)),), sensor.celsius
     for one in sample.allocators if isinstance(sample.allocators, list) else ():
         yield "allocated_bytes", (("device", safe(one.device)),), one.allocated_bytes
     for gpu in sample.gpus if isinstance(sample.gpus, list) else ():
@@ -244,6 +254,13 @@ def _of_machine(report: Report) -> _Found:
         yield "gpu_memory_bytes", labels, gpu.memory_bytes
         yield "gpu_power_watts", labels, gpu.power_watts
         yield "gpu_temperature_celsius", labels, gpu.temperature_celsius
+        yield "gpu_fan_ratio", labels, gpu.fan_share
+        errors = (
+            ("corrected", gpu.ecc.volatile_corrected),
+            ("uncorrected", gpu.ecc.volatile_uncorrected),
+        )
+        for kind, count in errors:
+            yield "gpu_memory_errors", (*labels, ("kind", kind)), count
 
 
 def _gpu(gpu: GpuSample) -> str:
