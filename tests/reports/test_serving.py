@@ -82,7 +82,7 @@ def test_json_has_the_reason_for_what_a_server_does_not_export() -> None:
     )
     assert found["generated_tokens_counted"] == "when a request ends"
     assert found["between_tokens_of"] == "means of a request"
-    assert report(seen("sglang-0.5"))["serving"]["prefix_cache_hit_rate_from"] == "the server"
+    assert report(seen("sglang-0.5.8"))["serving"]["prefix_cache_hit_rate_from"] == "the server"
 
 
 def test_json_says_why_a_server_was_not_read_and_has_no_key_without_one() -> None:

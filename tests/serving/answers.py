@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 FOLDER = Path(__file__).resolve().parents[1] / "fixtures" / "serving"
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
-RELEASES = ("vllm-0.11", "vllm-0.6", "sglang-0.5", "tgi-3")
+RELEASES = ("vllm-0.11", "vllm-0.6", "sglang-0.5.8", "tgi-3")
 SECONDS = 10.0
 """Between the two answers of each release, where a test decides."""
 

@@ -164,6 +164,14 @@ def test_where_nothing_listens_it_says_so() -> None:
         fetched(f"http://127.0.0.1:{port}/metrics")
 
 
+def test_a_server_without_tls_says_so() -> None:
+    with (
+        serving(lambda handler: say(handler, TEXT)) as url,
+        pytest.raises(FetchError, match="no TLS: "),
+    ):
+        fetched(url.replace("http:", "https:"))
+
+
 def test_a_new_reading_waits_for_the_one_before() -> None:
     """A name that is never resolved keeps one thread, not one for each reading."""
     reached, over = threading.Event(), threading.Event()

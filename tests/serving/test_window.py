@@ -70,7 +70,7 @@ def test_vllm_by_the_names_of_both_engines(release: str, between: str) -> None:
 
 
 def test_sglang_counts_tokens_as_they_are_processed() -> None:
-    release, counter = "sglang-0.5", "sglang:realtime_tokens_total"
+    release, counter = "sglang-0.5.8", "sglang:realtime_tokens_total"
     found = of(release)
     assert (found.server, found.models) == ("SGLang", ("Qwen/Qwen3-32B",))
     assert (found.running, found.waiting, found.cache_usage) == (31.0, 2.0, 0.64)
@@ -139,7 +139,7 @@ def test_a_server_that_started_again_is_measured_anew(release: str) -> None:
 
 
 def test_another_server_at_the_same_address_is_measured_anew() -> None:
-    found = figures(answer("vllm-0.11", 1), answer("sglang-0.5", 2))
+    found = figures(answer("vllm-0.11", 1), answer("sglang-0.5.8", 2))
     assert (found.server, found.seconds) == ("SGLang", 0.0)
 
 

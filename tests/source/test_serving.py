@@ -20,7 +20,7 @@ FIRST_OF_ALL = Heartbeat(1.0, 0.0)
 COUNTERS = {
     "vllm-0.11": ("vllm:generation_tokens_total", {}),
     "vllm-0.6": ("vllm:generation_tokens_total", {}),
-    "sglang-0.5": ("sglang:realtime_tokens_total", {"mode": "decode"}),
+    "sglang-0.5.8": ("sglang:realtime_tokens_total", {"mode": "decode"}),
     "tgi-3": ("tgi_request_generated_tokens_sum", {}),
 }
 

@@ -105,6 +105,9 @@ class _Reading:
             body = self._body()
         except ssl.SSLCertVerificationError as error:
             raise FetchError(f"its certificate is refused: {error.verify_message}") from None
+        except ssl.SSLError as error:
+            why = (error.reason or str(error)).replace("_", " ").lower()
+            raise FetchError(f"no TLS: {why}") from None
         except TimeoutError:
             raise FetchError("no whole answer in time") from None
         except socket.gaierror as error:

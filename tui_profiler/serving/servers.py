@@ -1,7 +1,7 @@
 """What each server calls its figures.
 
 Names are those of vLLM 0.6 to 0.11 (``vllm/engine/metrics.py``, ``vllm/v1/metrics/loggers.py``),
-SGLang 0.4 to 0.5 (``python/sglang/srt/metrics/collector.py``, Production Metrics in its docs) and
+SGLang 0.4.2 to 0.5.23 (``sglang/srt/metrics/collector.py``, Production Metrics in its docs) and
 TGI 1 to 3 (``docs/source/reference/metrics.md``, ``router/src/server.rs``). Of several names for
 one figure the first one counts that is there.
 """

@@ -46,7 +46,7 @@ def test_the_server_is_in_the_report_and_the_recording(tmp_path: Path) -> None:
 
     def answers(handler: BaseHTTPRequestHandler) -> None:
         asked.append(handler.headers["User-Agent"])
-        say(handler, answer("sglang-0.5", min(len(asked), 2)))
+        say(handler, answer("sglang-0.5.8", min(len(asked), 2)))
 
     def has_rates() -> bool:
         return bool(reported(report).get("generated_tokens_per_s"))

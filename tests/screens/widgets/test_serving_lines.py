@@ -114,7 +114,7 @@ def test_the_machine_screen_says_what_is_not_exported_and_what_is_otherwise() ->
     assert found["model"] == "–  not in the server's metrics"
     assert found["generated"].endswith("from a counter, when a request ends")
     assert found["between tokens, count"] == "25  each the mean of a request"
-    assert screen(seen("sglang-0.5"))["prefix cache hits"] == "45 %  the server's own figure"
+    assert screen(seen("sglang-0.5.8"))["prefix cache hits"] == "45 %  the server's own figure"
 
 
 def compact(told: ServingSeen, section: str | None, rows: int = 5) -> list[str]:
