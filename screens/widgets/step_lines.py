@@ -271,8 +271,9 @@ def _part(name: str, seconds: float, share: float, look: Look) -> Line:
 
 def _outside_lines(step: TrainingStep, look: Look) -> Iterator[Line]:
     """Yield what lies in no module of the model: the backward of losses, and other models."""
-    operators = outside_operator_words(look.session)
-    for line in outside_lines(step)[:MOST_LINES]:
+    lines = outside_lines(step)[:MOST_LINES]
+    operators = outside_operator_words(look.session) if lines else ""
+    for line in lines:
         spent: Line = ((f"outside modules {units.duration(line.outside)}", "muted"),)
         room = look.inner - line_width(spent) - 3
         name = middle(line_name(line), room, look.glyphs.ellipsis)

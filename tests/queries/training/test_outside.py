@@ -19,6 +19,8 @@ def test_the_line_with_most_backward_outside_of_modules_is_named() -> None:
     assert outside_share(step) == pytest.approx(0.2)
     assert outside_words(step) == "outside modules 20 %, train, vae.py:83"
     assert [one.line for one in outside_lines(step)] == [83]
+    little = replace(STEP, backward_lines=(line(83, 0.5, 0.004), line(90, 0.4, 0.05)))
+    assert [one.line for one in outside_lines(little)] == [90]
 
 
 def test_little_backward_outside_of_modules_is_not_said() -> None:

@@ -11,6 +11,8 @@ LEAST_SAID = 0.1
 LEAST_OPERATOR = 0.05
 """Of what the backward runs outside of the model, from which on an operator is named."""
 MOST_OPERATORS = 3
+LEAST_LINE = 0.01
+"""Of the backward, from which on a line is listed with what it runs outside of modules."""
 
 
 def line_seconds(line: BackwardLine) -> float:
@@ -19,8 +21,9 @@ def line_seconds(line: BackwardLine) -> float:
 
 
 def outside_lines(step: TrainingStep) -> tuple[BackwardLine, ...]:
-    """Return the lines whose passes run something that no model made, most seconds first."""
-    found = [line for line in step.backward_lines if line.outside > 0]
+    """Return the lines whose passes run much that no model made, most seconds first."""
+    least = LEAST_LINE * sum(map(line_seconds, step.backward_lines))
+    found = [line for line in step.backward_lines if line.outside > least]
     return tuple(sorted(found, key=lambda line: -line.outside))
 
 

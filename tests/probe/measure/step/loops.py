@@ -142,14 +142,22 @@ def batches(spent: Spent, seconds: float = 0.0) -> Iterator[Tensor]:
 
 
 class Watched:
-    """A model whose steps are told, every one recorded; other models are timed as a whole."""
+    """A model whose steps are told, every one recorded; other models are timed as a whole.
 
-    def __init__(self, model: nn.Module, *inputs: Tensor) -> None:
+    Args:
+        model: that is watched.
+        inputs: of its tree.
+        records: whether the step that begins is recorded, after the first ones.
+    """
+
+    def __init__(
+        self, model: nn.Module, *inputs: Tensor, records: Callable[[], bool] = lambda: True
+    ) -> None:
         self.tree = trace(model, (Inputs(inputs, {}, (), None),)).nodes
         self.clock = ModuleClock(model, strangers=has_parameters)
         self.clock.recording = False
         self.clock.install()
-        self.recorder = StepRecorder(self.clock, lambda: True)
+        self.recorder = StepRecorder(self.clock, records)
         self.steps = TrainingSteps(self.tree, model, self.clock, self.recorder, 0.02)
         self.steps.start()
         self.slow: list[SlowStep] = []

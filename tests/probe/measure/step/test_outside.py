@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import perf_counter
 
 import torch
 from torch import Tensor
 
-from tests.probe.measure.step.loops import WIDTH, Net, Spent, WaitBackward, optimizer, run, watched
+from tests.probe.measure.step.loops import (
+    WIDTH,
+    Net,
+    Spent,
+    WaitBackward,
+    Watched,
+    optimizer,
+    run,
+    watched,
+)
 from tui_profiler.messages.training import BackwardLine, TrainingStep
 from tui_profiler.probe.measure.clock.call_recorder import ModelKey
 from tui_profiler.probe.measure.step.outside import MOST_KEPT, OtherModels
@@ -130,6 +140,45 @@ def test_the_watched_model_inside_of_another_one_is_not_counted_to_it() -> None:
     assert inside["around forward"] <= other.forward * steps <= rest
     rest = outside["pass"] - inside["backward"]
     assert inside["around backward"] <= other.backward * steps <= rest
+
+
+class Slow(torch.nn.Module):
+    """A model whose forward is in one line for most of its time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (batch, features) of (batch, features)."""
+        until = perf_counter() + 20 * MS
+        while perf_counter() < until:
+            pass
+        y: Tensor = self.linear(x)
+        return y
+
+
+def test_forwards_of_other_models_are_not_the_other_of_steps_that_are_not_recorded() -> None:
+    spent, teacher = Spent(), Slow()
+    net = Net(spent)
+    sgd = optimizer(net, spent)
+
+    def step() -> None:
+        net(teacher(torch.ones(2, WIDTH))).mean().backward()
+        sgd.step()
+
+    watching = Watched(net, torch.ones(2, WIDTH), records=lambda: False)
+    told: TrainingStep | None = None
+    try:
+        for _ in range(60):
+            step()
+            told = watching.take() or told
+    finally:
+        watching.close()
+    assert told is not None
+    assert told.recorded < told.steps - 30
+    assert [one.name for one in told.other_models] == ["Slow"]
+    assert "Slow.forward" not in {one.function for one in told.lines}
 
 
 def test_models_of_one_class_are_numbered_and_only_so_many_are_told_apart() -> None:

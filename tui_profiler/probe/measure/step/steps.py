@@ -466,7 +466,9 @@ class TrainingSteps:
         division = Division({}, [])
         if is_slow or end.is_recorded or told.samples:
             division = divide(before.at, end.at, spans)
-            lines = _lines_in(division, told.samples)
+            # Forwards of other models are known in recorded steps only.
+            if end.is_recorded or not self._others:
+                lines = _lines_in(division, told.samples)
         if is_slow:
             slow = SlowStep(
                 at=0.0,
