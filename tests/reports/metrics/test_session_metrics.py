@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
+from types import ModuleType
 from urllib.request import Request, urlopen
 
 import pytest
+import torch
 from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
+from benchmarks.watching.prometheus import expressions
 from tests.generation_session import GENERATION
 from tests.machine_session import FULL, GPU
-from tests.reports.test_step import measured
+from tests.reports.test_step import STEP, measured
 from tests.small_model import MEASURED, TRACED, folded
 from tui_profiler import messages
 from tui_profiler.messages import EccErrors, Unknown
@@ -24,6 +29,19 @@ from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.verbs.export import Latest, serve
 
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
+
+
+THREAD = messages.ThreadTime(1.0, 0.9, 0.1, 0.0, 0.0, 0.0, 0.0)
+MACHINE = replace(FULL, gpus=(replace(GPU, index=0),), package_watts=61.0)
+
+
+def everything() -> Session:
+    """Return a made-up session in which each metric of the dashboard is known."""
+    session = measured(replace(STEP, tokens=512.0))
+    assert session.tick is not None
+    for message in (replace(session.tick, thread=THREAD), MACHINE, GENERATION):
+        session = apply(session, message)
+    return session
 
 
 def values(session: Session, top: int = 20) -> dict[str, float]:
@@ -170,17 +188,76 @@ def test_names_say_their_unit_and_are_documented() -> None:
         assert f"`{metric.name}{total}`" in text, metric.name
 
 
-def test_the_dashboard_asks_only_for_metrics_that_there_are() -> None:
-    dashboard = json.loads(Path("docs/grafana-dashboard.json").read_text(encoding="utf-8"))
-    asked = {
-        name
-        for panel in dashboard["panels"]
-        for target in panel["targets"]
-        for name in re.findall(rf"{PREFIX}\w+", target["expr"])
+def test_every_expression_of_the_documents_has_samples() -> None:
+    samples = {
+        sample.name: sample.labels
+        for family in open_metrics(fetched(everything(), OPEN_METRICS))
+        for sample in family.samples
     }
-    totals = {f"{one.name}{'_total' if one.kind == 'counter' else ''}" for one in METRICS}
-    assert asked
-    assert asked <= totals
+    for place, expression in expressions():
+        names = re.findall(rf"{PREFIX}\w+", expression)
+        assert names, place
+        for name in names:
+            assert name in samples, f"{place}: no sample of {name}"
+
+
+def test_legends_of_the_dashboard_name_labels_that_there_are() -> None:
+    dashboard = json.loads(Path("docs/grafana-dashboard.json").read_text(encoding="utf-8"))
+    labels = {f"{one.name}{'_total' if one.kind == 'counter' else ''}": one for one in METRICS}
+    for target in (target for panel in dashboard["panels"] for target in panel["targets"]):
+        named = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+        (name,) = re.findall(rf"{PREFIX}\w+", target["expr"])
+        assert named <= set(labels[name].labels), target
+
+
+class Writer:
+    """What TensorBoard's writer is told."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, float] = {}
+        self.is_closed = False
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        assert step == 3
+        self.told[name] = value
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Run(AbstractContextManager["Run"]):
+    """What a run of Weights & Biases is told."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, float] = {}
+        self.is_closed = False
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        assert step == 3
+        self.told.update(values)
+
+    def __exit__(self, *_: object) -> None:
+        self.is_closed = True
+
+
+def test_the_examples_for_tensorboard_and_wandb_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = Path("docs/export.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert len(blocks) == 2
+    writer, run = Writer(), Run()
+    tensorboard, wandb = ModuleType("torch.utils.tensorboard"), ModuleType("wandb")
+    vars(tensorboard)["SummaryWriter"] = lambda: writer
+    vars(wandb)["init"] = lambda project: run
+    for module in (tensorboard, wandb):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU())
+    for block in blocks:
+        names: dict[str, object] = {"model": model, "images": torch.randn(2, 4), "epoch": 3}
+        exec(block.replace("seconds=5", "seconds=0.1"), names)
+    assert set(writer.told) == set(run.told) == {"self/Sequential", "self/0", "self/1"}
+    assert all(value > 0 for value in (*writer.told.values(), *run.told.values()))
+    assert writer.is_closed
+    assert run.is_closed
 
 
 def test_requests_of_a_language_model_have_figures_where_they_are_known() -> None:
