@@ -11,7 +11,7 @@ enum { NOT_SUPPORTED = 2, NOT_INIT = 32, MOST_FAILURES = 16 };
 
 struct failure { char function[64]; int gpu, code; };
 static struct failure failures[MOST_FAILURES];
-static int failure_count, sessions;
+static int failure_count, is_started;
 static double clock_seconds;
 
 void fake_fail(const char *function, int gpu, int code) {
@@ -22,7 +22,6 @@ void fake_fail(const char *function, int gpu, int code) {
 }
 void fake_mend(void) { failure_count = 0; }
 void fake_clock(double seconds) { clock_seconds = seconds; }
-int fake_sessions(void) { return sessions; }
 
 /* Handles are the number of the GPU and one more. */
 static int number(void *handle) { return (int)(size_t)handle - 1; }
@@ -33,7 +32,7 @@ static int answer(const char *function, int gpu) {
     return 0;
 }
 #define ASK(gpu) do { \
-        if (!sessions) return NOT_INIT; \
+        if (!is_started) return NOT_INIT; \
         int code = answer(__func__, gpu); \
         if (code) return code; \
     } while (0)
@@ -42,10 +41,10 @@ void amdsmi_free_name_value_pairs(void *pairs) { (void)pairs; }
 int amdsmi_init(uint64_t flags) {
     int code = answer(__func__, -1);
     if (!code && flags != 2) code = 1; /* of GPUs only */
-    if (!code) sessions++;
+    if (!code) is_started = 1; /* as the real one, it does not count how often */
     return code;
 }
-int amdsmi_shut_down(void) { ASK(-1); sessions--; return 0; }
+int amdsmi_shut_down(void) { ASK(-1); is_started = 0; return 0; }
 int amdsmi_get_socket_handles(uint32_t *count, void **sockets) {
     ASK(-1);
     if (sockets) for (uint32_t i = 0; i < *count; i++) sockets[i] = (void *)(size_t)(i + 1);

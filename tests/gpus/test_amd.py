@@ -134,21 +134,36 @@ amd = Amd(cards=card.parents[1])
 amd.gpus(0.0)
 fake.fake_fail(b"amdsmi_get_gpu_activity", 0, {LOST})
 show(amd.gpus(1.0))
-assert fake.fake_sessions() == 0, "the dead session was left open"
 fake.fake_mend()
 fake.fake_fail(b"amdsmi_init", -1, {NOT_LOADED})
 show(amd.gpus(30.9))
 show(amd.gpus(31.0))
 fake.fake_mend()
 show(amd.gpus(61.0))
-amd.close()
-assert fake.fake_sessions() == 0
 """
     lost, early, absent, again = readings(driver, program)
     assert lost == early == Unknown("the AMD driver was lost")
     assert absent == Unknown("the AMD driver is not loaded")
     assert not isinstance(again, Unknown)
     assert [gpu.utilisation for gpu in again] == [0.64, 0.65]
+
+
+def test_a_session_that_is_closed_ends_no_other(driver: Path) -> None:
+    # As one GPU is looked up for a replay, while the samples go on and torch asks as well.
+    program = """
+import amdsmi
+other = Amd()
+other.gpus(0.0)
+amdsmi.amdsmi_init()
+amd.gpus(0.0)
+amd.close()
+show(other.gpus(1.0))
+amdsmi.amdsmi_get_processor_handles()
+show(amd.gpus(2.0))
+"""
+    for gpus in readings(driver, program):
+        assert not isinstance(gpus, Unknown)
+        assert [gpu.utilisation for gpu in gpus] == [0.64, 0.65]
 
 
 def test_a_gpu_is_the_device_that_hip_counts(driver: Path) -> None:

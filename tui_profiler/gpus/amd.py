@@ -5,6 +5,9 @@
 2. ``amdsmi`` gives ``"N/A"`` for what a GPU does not report.
 3. A GPU is ``cuda:N`` of a process with a ROCm build of torch, which names the serial number of the
    chip as the UUID, each of its 16 hexadecimal digits as the byte of the character.
+4. The library is started and never shut down: it does not count who started it (``amdsmi_init`` of
+   amd_smi.cc), so that closing one session would end the others of this process, torch's and the
+   user's own among them. It ends with the process.
 
 Source: AMD SMI Python API reference, ROCm 7; units from the structs of amdsmi.h (``power_cap``
 microwatts, ``pcie_speed`` megatransfers per second, clocks megahertz, energy in steps of
@@ -88,7 +91,7 @@ class Amd:
     ) -> None:
         self._cuda_uuids = cuda_uuids
         self._cards = cards
-        self._session = Opened(self._open, _shut_down)
+        self._session = Opened(self._open, lambda _: None)
 
     def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
         """Ask every GPU for all its figures; 100 ms where it reports throttling.
@@ -116,7 +119,7 @@ class Amd:
         return self._each(now, lambda one: (one.index, one.processes()))
 
     def close(self) -> None:
-        """End the session; the next question would open another."""
+        """Forget the handles; the library itself stays (rule 4)."""
         self._session.close()
 
     def _each(self, now: float, ask: "Callable[[_Device], _T]") -> tuple[_T, ...] | Unknown:
@@ -152,13 +155,6 @@ class Amd:
             return Unknown("amdsmi finds no GPU")
         devices = (_Device(library, index, handle) for index, handle in enumerate(handles))
         return _Session(library, tuple(devices))
-
-
-def _shut_down(session: _Session) -> None:
-    try:
-        session.library.amdsmi_shut_down()
-    except session.library.AmdSmiException:
-        return  # the driver is gone, and the session with it
 
 
 def _libraries() -> list[Path | str]:
