@@ -12,6 +12,7 @@ enum { NOT_SUPPORTED = 2, NOT_INIT = 32, MOST_FAILURES = 16 };
 struct failure { char function[64]; int gpu, code; };
 static struct failure failures[MOST_FAILURES];
 static int failure_count, is_started;
+static int gpu_count = 2, throttling_asked;
 static double clock_seconds;
 
 void fake_fail(const char *function, int gpu, int code) {
@@ -20,6 +21,8 @@ void fake_fail(const char *function, int gpu, int code) {
     failure->gpu = gpu;
     failure->code = code;
 }
+void fake_gpus(int count) { gpu_count = count; }
+int fake_throttling_asked(void) { return throttling_asked; }
 void fake_mend(void) { failure_count = 0; }
 void fake_clock(double seconds) { clock_seconds = seconds; }
 
@@ -48,7 +51,7 @@ int amdsmi_shut_down(void) { ASK(-1); is_started = 0; return 0; }
 int amdsmi_get_socket_handles(uint32_t *count, void **sockets) {
     ASK(-1);
     if (sockets) for (uint32_t i = 0; i < *count; i++) sockets[i] = (void *)(size_t)(i + 1);
-    *count = 2;
+    *count = gpu_count;
     return 0;
 }
 int amdsmi_get_processor_handles(void *socket, uint32_t *count, void **handles) {
@@ -210,8 +213,9 @@ struct violations {
     uint64_t reserved[3][64];
 };
 int amdsmi_get_violation_status(void *handle, struct violations *violations) {
+    throttling_asked++; /* the real one waits for 100 ms */
     ASK(number(handle));
-    if (number(handle)) return NOT_SUPPORTED; /* before MI300 */
+    if (number(handle) % 2) return NOT_SUPPORTED; /* before MI300 */
     memset(violations, 0xFF, sizeof *violations);
     violations->power = 1;
     violations->socket = 0;

@@ -166,6 +166,21 @@ show(amd.gpus(2.0))
         assert [gpu.utilisation for gpu in gpus] == [0.64, 0.65]
 
 
+def test_what_throttles_many_gpus_is_asked_in_turns(driver: Path) -> None:
+    program = """
+fake.fake_gpus(8)
+for second in range(4):
+    asked = fake.fake_throttling_asked()
+    gpus = amd.gpus(second)
+    assert fake.fake_throttling_asked() - asked == 2
+show(gpus)
+"""
+    [gpus] = readings(driver, program)
+    throttled = "power limit, temperature of the memory"
+    assert not isinstance(gpus, Unknown)
+    assert [gpu.throttled_by for gpu in gpus] == [throttled, ""] * 4
+
+
 def test_a_gpu_is_the_device_that_hip_counts(driver: Path) -> None:
     # torch tells the bytes of a UUID, which of HIP are the characters of the serial number.
     seen = [b"12ab34cd56ef7891".hex(), "00000000-0000-0000-0000-000000000000"]

@@ -55,6 +55,7 @@ _REASONS = {
 }
 # After these no call of the session can succeed.
 _ENDS_SESSION = frozenset({32, 34})
+_ASKED_AT_ONCE = 2
 _VIOLATIONS = {
     "active_ppt_pwr": "power limit",
     "active_socket_thrm": "temperature",
@@ -94,7 +95,7 @@ class Amd:
         self._session = Opened(self._open, lambda _: None)
 
     def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
-        """Ask every GPU for all its figures; 100 ms where it reports throttling.
+        """Ask every GPU for all its figures; at most 200 ms of it for what throttles them.
 
         Args:
             now: Seconds of a clock that only goes forward.
@@ -153,7 +154,8 @@ class Amd:
             return _reason(error)
         if not handles:
             return Unknown("amdsmi finds no GPU")
-        devices = (_Device(library, index, handle) for index, handle in enumerate(handles))
+        turns = -(-len(handles) // _ASKED_AT_ONCE)
+        devices = (_Device(library, index, handle, turns) for index, handle in enumerate(handles))
         return _Session(library, tuple(devices))
 
 
@@ -177,9 +179,18 @@ def _loads(library: Path | str) -> bool:
 
 
 class _Device:
-    """One GPU, by its handle."""
+    """One GPU, by its handle.
 
-    def __init__(self, library: ModuleType, index: int, handle: object) -> None:
+    Args:
+        library: amdsmi, started.
+        index: place in its list.
+        handle: as the library gave it.
+        turns: in one of so many samples it is asked what throttles it.
+    """
+
+    def __init__(self, library: ModuleType, index: int, handle: object, turns: int) -> None:
+        self._turn, self._turns = index, turns
+        self._throttles = ""
         self._library = library
         self._handle = handle
         self.index = index
@@ -276,10 +287,14 @@ class _Device:
         return _figure(self._ask("amdsmi_get_clock_info", kind), "clk", 1e6)
 
     def _throttled_by(self) -> str:
-        active = self._ask("amdsmi_get_violation_status")
-        if isinstance(active, Unknown):
-            return ""
-        return ", ".join(word for name, word in _VIOLATIONS.items() if active.get(name) is True)
+        """Return what throttles it, as it was when its turn was: asking takes 100 ms."""
+        self._turn += 1
+        if self._turn % self._turns == 0:
+            active = self._ask("amdsmi_get_violation_status")
+            told = {} if isinstance(active, Unknown) else active
+            words = (word for name, word in _VIOLATIONS.items() if told.get(name) is True)
+            self._throttles = ", ".join(words)
+        return self._throttles
 
     def _fan_share(self) -> Figure:
         speed, most = (
