@@ -24,11 +24,13 @@ from screens.widgets.lines import line_width, text
 from tests.probe.watch.watched_program import ROOT, sockets_folder
 from tests.queries.test_ranks import EARLY, LATE, run, times
 from tests.screens.screen_text import screen_text
+from tests.serving.answers import answer, say, serving
 from tests.viewer import place_of, wait_until
 from tui_profiler.connection.rendezvous import Place, places
 from tui_profiler.formatting.canvas import ASCII, UNICODE, Glyphs
 from tui_profiler.messages import Ended, LoadSpec, Program, Unknown
 from tui_profiler.queries.ranks import ModuleDifference, verdict
+from tui_profiler.serving.address import address
 from tui_profiler.session.workspace import NO_RANKS, Workspace, joined, told
 from tui_profiler.source.attached import Found, find
 from tui_profiler.source.ranks import Ranks, by_run, is_whole_run
@@ -181,8 +183,15 @@ async def until(pilot: Pilot[int], holds: Callable[[], object], seconds: float =
         await pilot.pause(0.02)
 
 
+@pytest.fixture
+def server() -> Iterator[str]:
+    """Run an inference server beside the ranks; return the address of its metrics."""
+    with serving(lambda handler: say(handler, answer("vllm-0.11", 1))) as url:
+        yield url
+
+
 async def test_the_slow_rank_of_four_is_named_and_its_slow_module(
-    ranks: subprocess.Popen[bytes],
+    ranks: subprocess.Popen[bytes], server: str
 ) -> None:
     (entry,) = by_run(find())
     assert entry.program is not None
@@ -190,7 +199,7 @@ async def test_the_slow_rank_of_four_is_named_and_its_slow_module(
     started_at = time.time()
     source = Ranks(entry.program, started_at)
     spec = LoadSpec("net", started_at=started_at)
-    app = RanksApp(source, spec, begins_with_all=True)
+    app = RanksApp(source, spec, begins_with_all=True, serving=address(server))
     async with app.run_test(size=(120, 40)) as pilot:
 
         def measured() -> bool:
@@ -214,6 +223,8 @@ async def test_the_slow_rank_of_four_is_named_and_its_slow_module(
         assert rows[head + 1].split()[:2] == ["block.0", "Slow"]
         await pilot.press("escape", "enter")
         await until(pilot, lambda: isinstance(app.screen, ExplorerScreen))
+        assert app.session.serving is not None  # Beside every rank, at once.
+        assert app.session.serving.figures is not None
         await until(pilot, lambda: app.session.tree is not None)
         assert app.session.hello is not None
         assert app.session.hello.program is not None
