@@ -84,7 +84,7 @@ class ProgramTimes:
         self._governor = self._recorder.governor
         self._in_a_row = 0
         """Steps of training that were recorded."""
-        self._step_recorder = StepRecorder(clock, self._records_step)
+        self._step_recorder = StepRecorder(clock, self._records_step, self._governor.pass_over)
         self._training = TrainingSteps(nodes, model, clock, self._step_recorder, budget)
         self._recorder.start()
         self._training.start()
@@ -184,6 +184,7 @@ class ProgramTimes:
         cpu, cpu_before = time.thread_time() + training.cpu_seconds, self._cpu_before
         asking, asked_before = self._clock.asking_seconds, self._asked_before
         told, told_before = _telling_seconds() + _detail_seconds(self._clock), self._told_before
+        told += training.brief_seconds
         self._cpu_before, self._asked_before, self._told_before = cpu, asking, told
         self.pause = seconds_to_next_tick(cpu - cpu_before, self._budget)
         calls = sum(forward.calls for forward in forwards)

@@ -163,6 +163,7 @@ class ProgramWindows:
         window = WindowOnStep()
         self._open, self._patience = window, PATIENCE
         self._recorder, recorder.window = recorder, window
+        recorder.decide_next()
 
     def open(self, clock: ModuleClock) -> None:
         """Open a window on the next forward that the clock records."""

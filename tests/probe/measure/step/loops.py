@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from tui_profiler.messages import SlowStep
 from tui_profiler.messages.training import TrainingStep
 from tui_profiler.probe.measure.clock.clock import ModuleClock
+from tui_profiler.probe.measure.clock.overhead import Governor
 from tui_profiler.probe.measure.step.recorder import StepRecorder
 from tui_profiler.probe.measure.step.steps import TrainingSteps
 from tui_profiler.probe.process.yielding import pause
@@ -148,16 +149,21 @@ class Watched:
         model: that is watched.
         inputs: of its tree.
         records: whether the step that begins is recorded, after the first ones.
+        passes_over: how many behind one that is not recorded are not either; None: that is asked.
     """
 
     def __init__(
-        self, model: nn.Module, *inputs: Tensor, records: Callable[[], bool] = lambda: True
+        self,
+        model: nn.Module,
+        *inputs: Tensor,
+        records: Callable[[], bool] = lambda: True,
+        passes_over: Callable[[], int] | None = None,
     ) -> None:
         self.tree = trace(model, (Inputs(inputs, {}, (), None),)).nodes
         self.clock = ModuleClock(model, strangers=has_parameters)
         self.clock.recording = False
         self.clock.install()
-        self.recorder = StepRecorder(self.clock, records)
+        self.recorder = StepRecorder(self.clock, records, passes_over)
         self.steps = TrainingSteps(self.tree, model, self.clock, self.recorder, 0.02)
         self.steps.start()
         self.slow: list[SlowStep] = []
@@ -185,9 +191,17 @@ class Watched:
 
 
 @contextmanager
-def watched(model: nn.Module, *inputs: Tensor) -> Iterator[Watched]:
+def watched(
+    model: nn.Module, *inputs: Tensor, governor: Governor | None = None
+) -> Iterator[Watched]:
     """Watch a model."""
-    found = Watched(model, *(inputs or (torch.ones(2, WIDTH),)))
+    given = inputs or (torch.ones(2, WIDTH),)
+    if governor is None:
+        found = Watched(model, *given)
+    else:
+        found = Watched(
+            model, *given, records=governor.records_next, passes_over=governor.pass_over
+        )
     try:
         yield found
     finally:

@@ -12,16 +12,19 @@
 4. Gradients are read only on threads that ran the model's forward: ``Tensor.grad`` has no lock, and
    a gradient that is read while another thread trains is freed twice.
 5. What calls the engine otherwise (``Variable._execution_engine``, C++) is not observed.
+6. Passes of a step of training that is not recorded are told to nobody: two times of each are kept
+   (``Engine.brief``), and ``BackwardPasses`` takes them to be as the last one that it looked at.
 """
 
 import functools
+import math
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
 from threading import get_ident
 from time import perf_counter
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch.compiler import is_dynamo_compiling
@@ -39,6 +42,10 @@ MOST_LOOKED_AT = 2_000
 """Parameters looked at for those that gradients are computed of."""
 MOST_SECONDS = 64
 """Of the last passes that are kept."""
+CALIBRATED = 200
+"""Passes, of which the fastest tells what keeping its times takes."""
+MOST_BRIEF = 40_000
+"""Seconds of passes that wait to be taken."""
 LONGEST_TOLD = 100e-6
 """Seconds: what took longer was interrupted, or is told by whoever did it."""
 
@@ -72,6 +79,8 @@ class Engine:
 
     def __init__(self) -> None:
         self._listeners: tuple[Listener, ...] = ()
+        self._need_all: tuple[Listener, ...] = ()
+        """Those of them that are to be told of every pass."""
         self._of_roots: tuple[RootsListener, ...] = ()
         self._replaced: tuple[object, Call] | None = None
         """What was there, and what took its place."""
@@ -79,12 +88,33 @@ class Engine:
         """Threads inside of a pass: checkpoints run others inside of it."""
         self.spent = 0.0
         """Seconds that telling of outermost passes took, without what listens to roots."""
+        self._brief_thread = 0
+        """Whose passes are told to nobody; 0: none."""
+        self.brief: deque[float] = deque(maxlen=MOST_BRIEF)
+        """When those began and ended, by turns; one inside of another comes before it."""
 
-    def listen(self, listener: Listener) -> str:
-        """Begin to tell; returns why passes cannot be observed, or an empty string."""
+    def listen(self, listener: Listener, *, needs_all: bool = True) -> str:
+        """Begin to tell; returns why passes cannot be observed, or an empty string.
+
+        Args:
+            listener: whom to tell.
+            needs_all: whether it is to be told of every pass, also in steps that are not recorded.
+        """
         why = self._install() if self._replaced is None else ""
         self._listeners = (*self._listeners, listener)
+        if needs_all:
+            self._need_all = (*self._need_all, listener)
+            self._brief_thread = 0
         return why
+
+    def be_brief(self, thread: int) -> None:
+        """Tell nobody of passes of a thread until ``tell_all``, where that is enough for all."""
+        if not self._need_all:
+            self._brief_thread = thread
+
+    def tell_all(self) -> None:
+        """Tell of every pass that begins from now on; on any thread."""
+        self._brief_thread = 0
 
     def listen_to_roots(self, listener: RootsListener) -> None:
         """Tell of roots as well, as long as someone listens."""
@@ -97,7 +127,9 @@ class Engine:
     def leave(self, listener: Listener) -> None:
         """Tell no more; the last one to leave has the attribute put back."""
         self._listeners = tuple(one for one in self._listeners if one is not listener)
+        self._need_all = tuple(one for one in self._need_all if one is not listener)
         if not self._listeners and self._replaced is not None:
+            self.brief.clear()
             (before, ours), self._replaced = self._replaced, None
             if vars(torch.autograd).get(NAME) is ours:
                 setattr(torch.autograd, NAME, before)
@@ -123,9 +155,15 @@ class Engine:
                     one.after_roots()
 
         def run_backward(*args: object, **kwargs: object) -> object:
-            thread = get_ident()
-            if not self._listeners or is_dynamo_compiling():
+            if is_dynamo_compiling() or not self._listeners:
                 return before(*args, **kwargs)
+            thread = get_ident()
+            if thread == self._brief_thread:
+                began = perf_counter()
+                try:
+                    return before(*args, **kwargs)
+                finally:
+                    self.brief.extend((began, perf_counter()))
             if thread in self._under_way or is_in_backward():  # A device has threads of its own.
                 return run(*args, **kwargs)
             asked = perf_counter()
@@ -179,11 +217,12 @@ class BackwardPasses:
         self.trouble = ""
         """Why passes are not observed; empty while they are."""
         self._chosen_at = -1
+        self._is_last_reached = False
 
     def listen(self) -> None:
         """Begin to observe."""
         self._choose(spread=False)
-        self.trouble = ENGINE.listen(self) or self.trouble
+        self.trouble = ENGINE.listen(self, needs_all=False) or self.trouble
 
     def close(self) -> None:
         """Observe no more."""
@@ -223,10 +262,17 @@ class BackwardPasses:
         except Exception as error:  # As above.
             self.trouble = f"{type(error).__name__}: {error}"
 
+    def count_alike(self, seconds: Sequence[float]) -> None:
+        """Count passes that were not told of: as the last one, they reached the model or not."""
+        self.passes += len(seconds)
+        self.reached += len(seconds) if self._is_last_reached else 0
+        self.seconds.extend(seconds[-MOST_SECONDS:])
+
     def _note(self, looked_at: _Parameters, before: list[tuple[int, int] | None]) -> None:
         """Count a pass that changed gradients of those looked at."""
         found = gradients_now(looked_at)
-        if found == before:
+        self._is_last_reached = found != before
+        if not self._is_last_reached:
             self._alike = 0
             return
         self.reached += 1
@@ -261,3 +307,18 @@ def gradients_now(
             gradient = parameter.grad if parameter is not None else None
             found.append(None if gradient is None else (id(gradient), gradient._version))
     return found
+
+
+def brief_pass_seconds() -> float:
+    """Measure what it takes to keep only times of one pass; less than 1 ms."""
+    engine = Engine()
+    listener: Any = engine  # Nobody is told.
+    engine._listeners = (listener,)
+    run = engine._observed(lambda: None)
+    engine.be_brief(get_ident())
+    least = math.inf
+    for _ in range(CALIBRATED):
+        began = perf_counter()
+        run()
+        least = min(least, perf_counter() - began)
+    return least

@@ -12,7 +12,7 @@ the program itself: steps that are recorded beside steps that are not.
 import time
 from collections import deque
 from collections.abc import Collection, Sequence
-from math import comb, sqrt
+from math import ceil, comb, sqrt
 from statistics import median
 from typing import NamedTuple, Protocol
 
@@ -294,6 +294,14 @@ class Governor:
             return False
         self._due -= 1.0
         return True
+
+    def pass_over(self) -> int:
+        """Return how many forwards in a row are not recorded from now on, as if asked for each."""
+        if self.share >= 1.0:
+            return 0
+        count = max(ceil((1.0 - self._due) / self.share) - 1, 0)
+        self._due = min(self._due + count * self.share, 1.0)
+        return count
 
 
 def seconds_to_next_tick(cost_seconds: float, budget: float) -> float:

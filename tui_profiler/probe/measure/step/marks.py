@@ -11,6 +11,8 @@ Told on the thread that does so, where torch is entered anyway. Backward passes 
 3. Where ``torch.compile`` traces, ours passes through. Global hooks are part of what a compiled
    ``optimizer.step`` is guarded by: where one is compiled already they are not added, and where one
    was compiled since they are not removed, so that nothing is compiled again because of us.
+4. Of steps that are not recorded nobody is told: one thread's times are kept as they are
+   (``BriefMarks``). What else happens there has all told as usual.
 
 | what | tells | when it is gone |
 |---|---|---|
@@ -24,14 +26,17 @@ imported; by value it is not seen | ``clip`` is unknown |
 """
 
 import functools
+import math
 import sys
 import weakref
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import repeat
 from threading import get_ident
 from time import perf_counter
 from types import CellType, FrameType
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from torch.compiler import is_dynamo_compiling
 from torch.nn.utils import clip_grad
@@ -50,6 +55,10 @@ MOST_OPTIMIZERS = 64
 """That are kept in mind, weakly."""
 MOST_FRAMES = 16
 """Between the step of an optimizer and that of its base class."""
+CALIBRATED = 200
+"""Steps, of which the fastest tells what keeping its times takes."""
+MOST_BRIEF = 40_000
+"""Seconds of one kind that wait to be taken."""
 LONGEST_TOLD = 100e-6
 """Seconds: what took longer was interrupted, or is told by whoever did it."""
 COMPILED = "the program's optimizer step is compiled"
@@ -80,6 +89,37 @@ class Listener(Protocol):
         ...
 
 
+class BriefMarks:
+    """Steps in a row that are not recorded, of one thread and one optimizer.
+
+    Args:
+        thread: that trains.
+        subject: ``id`` of the optimizer whose steps end a step.
+        steps: how many end before one is told as usual.
+        end: takes the second at which each ended.
+    """
+
+    def __init__(
+        self, thread: int, subject: int, steps: int, end: Callable[[float], object]
+    ) -> None:
+        self.thread = thread
+        self.subject = subject
+        self.end = end
+        self.began = 0.0
+        """When the step of the optimizer began that has not ended; 0 where none has."""
+        self.ended = 0.0
+        """When the last one did; 0 where none did."""
+        self._left = repeat(None, steps)
+
+    def is_last(self) -> bool:
+        """Take note that one ends; tells whether it is to be told as usual."""
+        return next(self._left, self) is self
+
+    def stop(self) -> None:
+        """Have the next one told as usual; on any thread."""
+        self._left = repeat(None, 0)
+
+
 @dataclass
 class _Step:
     """A step of an optimizer that has begun and not ended, or raised."""
@@ -107,12 +147,54 @@ class StepMarks:
         """Why a kind of mark is not told."""
         self.spent = 0.0
         """Seconds that telling of optimizers took."""
+        self.brief: dict[Kind, deque[float]] = {
+            kind: deque(maxlen=MOST_BRIEF) for kind in get_args(Kind)
+        }
+        """When what nobody was told of began and ended, by turns, of each kind."""
+        self._brief_steps = self.brief["optimizer"]
+        self._brief: BriefMarks | None = None
+        self._not_brief: set[int] = set()
+        """Optimizers that others step beside, or that step inside of their own steps."""
+
+    def can_be_brief(self, subject: int) -> bool:
+        """Tell whether it is enough for all to have times of steps that an optimizer ends."""
+        is_for_one = len(self._listeners) == 1
+        return is_for_one and bool(self._hooks) and subject not in self._not_brief
+
+    def be_brief(self, brief: BriefMarks) -> None:
+        """Keep times only, until the last of some steps; on the thread that trains."""
+        self._brief = brief
+
+    def tell_all(self) -> None:
+        """Tell of everything from now on; on any thread."""
+        self._leave_brief(lambda brief: _Step(brief.began, 0))
+
+    def _leave_brief(self, begun: Callable[[BriefMarks], _Step | None]) -> None:
+        brief = self._brief
+        if brief is not None:
+            # First: it may end on another thread as soon as all is told.
+            step = begun(brief) if brief.began else None
+            if step is not None:
+                self._under_way[brief.thread, brief.subject] = step
+            self._brief = None
+
+    def _meet(self, stepped: optimizer.Optimizer, caller: FrameType, brief: BriefMarks) -> None:
+        """Tell of everything, because a step begins that is not the next one of those in a row."""
+        is_other = (brief.subject, brief.thread) != (id(stepped), get_ident())
+        outer = None if is_other else _outer_step(caller, stepped)
+        if is_other or outer is not None:
+            if len(self._not_brief) < MOST_OPTIMIZERS:
+                self._not_brief.add(brief.subject)
+            self._leave_brief(lambda one: _Step(one.began, id(outer)))
+        else:
+            self._leave_brief(lambda one: None)  # It raised.
 
     def listen(self, listener: Listener) -> None:
         """Begin to tell; the first listener has everything put in place."""
         if not self._listeners:
             self._install()
         self._listeners = (*self._listeners, listener)
+        self.tell_all()
 
     def leave(self, listener: Listener) -> None:
         """Tell no more; the last one to leave has everything taken away."""
@@ -154,6 +236,10 @@ class StepMarks:
             for hook in self._hooks:
                 hook.remove()
             self._hooks = []
+        self._brief = None
+        self._not_brief.clear()
+        for times in self.brief.values():
+            times.clear()
         self._under_way.clear()
 
     def _replace(self, owner: object, name: str, kind: Kind) -> None:
@@ -184,10 +270,18 @@ class StepMarks:
         self._wrapped.append((cell, before, ours))
 
     def _timed(self, before: Call, kind: Kind) -> Call:
+        times = self.brief[kind]
+
         def timed(*args: object, **kwargs: object) -> object:
             if is_dynamo_compiling() or not self._listeners:
                 return before(*args, **kwargs)
+            brief = self._brief
             began = perf_counter()
+            if brief is not None and brief.thread == get_ident():
+                try:
+                    return before(*args, **kwargs)
+                finally:
+                    times.extend((began, perf_counter()))
             try:
                 return before(*args, **kwargs)
             finally:
@@ -199,6 +293,13 @@ class StepMarks:
     def _before_step(self, stepped: optimizer.Optimizer, args: object, kwargs: object) -> None:
         if is_dynamo_compiling() or not self._listeners:
             return
+        brief = self._brief
+        if brief is not None:
+            is_next = brief.subject == id(stepped) and not brief.began
+            if is_next and brief.thread == get_ident():
+                brief.began = perf_counter()
+                return
+            self._meet(stepped, sys._getframe(1), brief)
         asked = perf_counter()
         caller, key = sys._getframe(1), (get_ident(), id(stepped))
         outer = self._under_way.get(key)
@@ -227,6 +328,17 @@ class StepMarks:
         if is_dynamo_compiling() or not self._listeners:
             return
         ended, thread = perf_counter(), get_ident()
+        brief = self._brief
+        if brief is not None and brief.subject == id(stepped) and brief.thread == thread:
+            began, brief.began = brief.began, 0.0
+            if began and not brief.is_last():
+                self._brief_steps.extend((began, ended))
+                brief.ended = ended
+                brief.end(ended)
+                return
+            self._brief = None
+            if began:
+                self._under_way[thread, brief.subject] = _Step(began, 0)
         step = self._under_way.get((thread, id(stepped)))
         if step is None:
             return
@@ -245,6 +357,32 @@ class StepMarks:
     def _tell(self, mark: Mark) -> None:
         for one in self._listeners:
             one.take_mark(mark)
+
+
+def brief_mark_seconds() -> float:
+    """Measure what it takes to keep only times of one step of an optimizer; less than 1 ms."""
+    marks = StepMarks()
+    stepped: Any = marks  # Nothing is asked of it, and nobody is told.
+    marks._listeners = (stepped,)
+    ends: deque[float] = deque(maxlen=CALIBRATED)
+    marks.be_brief(BriefMarks(get_ident(), id(stepped), CALIBRATED, ends.append))
+    least = math.inf
+    for _ in range(CALIBRATED):
+        began = perf_counter()
+        marks._before_step(stepped, (), {})
+        marks._after_step(stepped, (), {})
+        least = min(least, perf_counter() - began)
+    return least
+
+
+def _outer_step(frame: FrameType, stepped: object) -> FrameType | None:
+    """Return the frame of a step of an optimizer in which another one of it is called."""
+    code, outer = frame.f_code, frame.f_back
+    for _ in range(MOST_FRAMES):
+        if outer is None or (outer.f_code is code and outer.f_locals.get("self") is stepped):
+            return outer
+        outer = outer.f_back
+    return None
 
 
 def _is_inside(frame: FrameType | None, outer: int) -> bool:

@@ -2,10 +2,12 @@
 
 1. A step ends when the optimizer that steps most seldom has stepped; where no optimizer of torch's
    steps, when a backward pass has ended that reached the model. Which of them is told by whoever
-   adds the steps up (``ends_at``): here is no history.
+   adds the steps up (``ends_at``), and how long they are: here is no history.
 2. At each end, so between two steps, it is decided whether the next one is recorded whole: every
    forward in it, with marks on the graph, and every backward pass.
 3. Nothing here raises or waits. All queues are bounded; what did not fit is counted.
+4. Where it is known that several steps in a row are not recorded, only times of them are kept, and
+   no end decides (``BriefMarks``): that is most of what steps of 1 ms would cost.
 """
 
 from collections import deque
@@ -16,13 +18,13 @@ from typing import NamedTuple, Protocol
 
 from torch.optim import optimizer
 
-from tui_profiler.probe.measure.clock.backward import ENGINE
+from tui_profiler.probe.measure.clock.backward import ENGINE, brief_pass_seconds
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.device_clock import DeviceMark, DeviceSpan
 from tui_profiler.probe.measure.clock.graph_marks import Recomputed
 from tui_profiler.probe.measure.clock.thread_usage import Reading
 from tui_profiler.probe.measure.step.kept_gradients import GradientWatch
-from tui_profiler.probe.measure.step.marks import MARKS, Mark
+from tui_profiler.probe.measure.step.marks import MARKS, BriefMarks, Mark, brief_mark_seconds
 from tui_profiler.probe.measure.step.source_lines import Line, running_line
 from tui_profiler.probe.measure.values.step_values import StepValues
 
@@ -108,16 +110,29 @@ class StepRecorder:
     Args:
         clock: of the model.
         records_next: tells whether the next step is to be recorded.
+        passes_over: where that one is not, tells how many behind it are not either, and counts
+            them; None: that is asked at the end of each.
     """
 
-    def __init__(self, clock: ModuleClock, records_next: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        clock: ModuleClock,
+        records_next: Callable[[], bool],
+        passes_over: Callable[[], int] | None = None,
+    ) -> None:
         self._clock = clock
         self._records_next = records_next
+        self._passes_over = passes_over
+        self._brief: BriefMarks | None = None
+        """Steps that only times are kept of, from the present one on."""
         self.marks: deque[Mark] = deque(maxlen=MOST_MARKS)
         self.passes: deque[Pass] = deque(maxlen=MOST_PASSES)
-        self.ends: deque[End] = deque(maxlen=MOST_ENDS)
+        self.ends: deque[End | float] = deque(maxlen=MOST_ENDS)
+        """Of a step that only times are kept of, the second at which it ended."""
         self.ends_at: int | None = 0
         """``id`` of the optimizer whose steps end a step; 0: any; None: backward passes do."""
+        self.usual_seconds = 0.0
+        """That a step takes."""
         self.thread = 0
         """That ends steps."""
         self.is_driving = False
@@ -148,7 +163,7 @@ class StepRecorder:
         if not self._is_open:
             self._is_open = True
             MARKS.listen(self)
-            ENGINE.listen(self)
+            ENGINE.listen(self, needs_all=False)
             ENGINE.listen_to_roots(self)
 
     def close(self) -> None:
@@ -156,6 +171,8 @@ class StepRecorder:
         if self._is_open:
             self._is_open = False
             self.is_driving = False
+            self._brief = None
+            ENGINE.tell_all()
             self._drop_values()
             MARKS.leave(self)
             ENGINE.leave(self)
@@ -220,9 +237,18 @@ class StepRecorder:
         self._is_recorded = True
         self._clock.record_step(is_recorded=True, values=self._values)
 
+    def decide_next(self) -> None:
+        """Decide anew at the next end of a step, though more steps are not to be recorded."""
+        brief = self._brief
+        if brief is not None:
+            brief.stop()
+
     def stop_driving(self) -> None:
         """Let the clock decide again which forwards are recorded: no step has ended for long."""
         self.is_driving = self._is_recorded = False
+        self.decide_next()
+        MARKS.tell_all()
+        ENGINE.tell_all()
         self._drop_values()
         self._clock.record_step(is_recorded=False)
 
@@ -238,6 +264,7 @@ class StepRecorder:
         if window is not None:
             window.after_step()
         self.thread = get_ident()
+        self._leave_brief()
         self._passes, self._passes_before = 0, self._passes
         was_recorded, seconds = self._is_recorded, at - self._ended_at
         self._ended_at = at
@@ -257,6 +284,33 @@ class StepRecorder:
             if window is not None and is_waiting:
                 window.await_forward()
                 self._clock.call_before_next(window.begin)
+            if not self._is_recorded and self._passes_over is not None:
+                reads = self.usual_seconds >= LEAST_READ_ALWAYS_SECONDS
+                self._be_brief(self._end_read if reads else self.ends.append, self._passes_over)
+
+    def _be_brief(self, end: Callable[[float], object], passes_over: Callable[[], int]) -> None:
+        """Keep only times of the steps from now on, as many as are not recorded."""
+        subject = self.ends_at
+        if not subject or not MARKS.can_be_brief(subject) or not (steps := passes_over()):
+            return
+        self._brief = brief = BriefMarks(self.thread, subject, steps, end)
+        MARKS.be_brief(brief)
+        ENGINE.be_brief(self.thread)
+        window = self.window
+        if self.next_values is not None or (window is not None and window.is_waiting):
+            brief.stop()  # Asked for meanwhile.
+
+    def _end_read(self, at: float) -> None:
+        """Keep the end of a step that only times are kept of, and what its thread used."""
+        self.ends.append(End(at, self.thread, False, self._clock.read_usage()))
+
+    def _leave_brief(self) -> None:
+        """Take note that a step ends that is told as usual."""
+        brief, self._brief = self._brief, None
+        if brief is not None:
+            ENGINE.tell_all()
+            self._passes = self._passes_before  # Nobody was told how many it had.
+            self._ended_at = brief.ended or self._ended_at
 
     def _is_wanted(self, *, is_waiting: bool) -> bool:
         """Decide whether the step that begins is recorded; a window may wait for it."""
@@ -265,3 +319,8 @@ class StepRecorder:
             self._values, self.next_values = self.next_values, None
         is_asked_for = is_waiting or self._values is not None
         return self._first > 0 or is_asked_for or self._records_next()
+
+
+def brief_step_seconds() -> float:
+    """Measure what it takes to keep only times of one step with one pass, in a loop."""
+    return brief_mark_seconds() + brief_pass_seconds()

@@ -4,15 +4,17 @@
    no outliers. So the parts add up to the step, and a node's own time and its children's to its.
 2. The length of every step is known, recorded or not: percentiles and the rate are of all.
 3. A step is added up when its end was told; what is told of it later is not waited for.
-4. Memory is bounded by the number of nodes and by ``MOST_WAITING`` items of one step.
+4. Of most steps that are not recorded only times are kept (``BriefMarks``). They are added up all
+   together, and taken apart where one was slow or a sample fell into it.
+5. Memory is bounded by the number of nodes and by ``MOST_WAITING`` items of one step.
 """
 
 import math
 import weakref
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import attrgetter, itemgetter
+from operator import attrgetter, itemgetter, sub
 from time import perf_counter
 from types import CodeType
 from typing import Generic, NamedTuple, TypeVar
@@ -33,6 +35,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.messages.training import SourceLine, StepEnd, StepParts
 from tui_profiler.probe.measure.clock.aggregate import quantiles, thread_time
+from tui_profiler.probe.measure.clock.backward import ENGINE
 from tui_profiler.probe.measure.clock.call_recorder import OtherCall
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.forward import Forward
@@ -50,8 +53,8 @@ from tui_profiler.probe.measure.step.outside import (
     pass_figures,
     text_of,
 )
-from tui_profiler.probe.measure.step.parts import Division, Span, divide
-from tui_profiler.probe.measure.step.recorder import End, Pass, StepRecorder
+from tui_profiler.probe.measure.step.parts import Division, PartName, Span, divide
+from tui_profiler.probe.measure.step.recorder import End, Pass, StepRecorder, brief_step_seconds
 from tui_profiler.probe.measure.step.source_lines import Line, LineSampler, Sample
 from tui_profiler.probe.measure.step.step_set import FigureName, StepSet
 from tui_profiler.probe.measure.values.model_values import ValueReader
@@ -72,6 +75,9 @@ OPTIMIZER_STEPS = 64
 """The last ones, of which it is told which optimizer steps most seldom."""
 LAST_BATCHES = 64
 """Of which it is told how they are loaded."""
+BRIEF_FACTOR = 12.0
+"""Times what it takes in a loop, of a step that only times are kept of: its three places are a
+millisecond apart, and find their code out of the caches."""
 PATIENCE_SECONDS = 5.0
 """Without the end of a step, at least, after which the clock records on its own again."""
 
@@ -83,6 +89,8 @@ _ONE_PROCESS = Unknown("the program is one process")
 _NOT_RECORDED = Unknown("this step was not recorded")
 _OTHER_INPUTS = Unknown("forwards had other inputs than the traced one")
 _TOO_FEW = Unknown("too few steps so far")
+_NO_LINES: Counter[Line] = Counter()
+"""Of the many steps in which there was no sample; nothing is added to it."""
 _UNSEEN = {
     "data": "no DataLoader was seen",
     "clip": "no clipping by norm was seen",
@@ -108,9 +116,9 @@ class _Lengths:
         """Steps per second over them."""
         return len(self._last) / sum(self._last)
 
-    def add(self, seconds: float) -> None:
-        """Add a step."""
-        self._last.append(seconds)
+    def add(self, seconds: Iterable[float]) -> None:
+        """Add steps."""
+        self._last.extend(seconds)
 
     def refresh(self) -> None:
         """Tell anew what is usual; each step would cost as much."""
@@ -143,6 +151,11 @@ class _Queue(Generic[T]):
         self._items += items
         self._items.sort(key=self._second)  # Nearly sorted: one pass.
 
+    def between(self, began: float, ended: float) -> list[T]:
+        """Return the items in a time."""
+        first, last = (bisect_left(self._items, at, key=self._second) for at in (began, ended))
+        return self._items[first:last]
+
     def until(self, end: float) -> list[T]:
         """Take the items before a second."""
         if not self._items or self._second(self._items[0]) >= end:
@@ -150,6 +163,34 @@ class _Queue(Generic[T]):
         place = bisect_left(self._items, end, key=self._second)
         taken, self._items = self._items[:place], self._items[place:]
         return taken
+
+
+class _BriefTimes:
+    """When parts of steps that nobody was told of began and ended."""
+
+    def __init__(self) -> None:
+        self._times: dict[PartName, tuple[list[float], list[float]]] = {}
+        """When they began, and when they ended: the latter in order."""
+
+    def add(self, part: PartName, times: Sequence[float]) -> None:
+        """Add times: began and ended by turns."""
+        began, ended = self._times.setdefault(part, ([], []))
+        began += times[::2]
+        ended += times[1::2]
+
+    def inside(self, since: float, until: float) -> list[Span]:
+        """Return what ended in a time; the innermost first where one is inside of another."""
+        return [
+            Span(part, began[place], ended[place])
+            for part, (began, ended) in self._times.items()
+            for place in range(bisect_right(ended, since), bisect_right(ended, until))
+        ]
+
+    def drop(self, until: float) -> None:
+        """Drop what ended before a second."""
+        for began, ended in self._times.values():
+            place = bisect_right(ended, until)
+            del began[:place], ended[:place]
 
 
 class _Told(NamedTuple):
@@ -233,6 +274,7 @@ class TrainingSteps:
         """Reads the values of steps, while that is wanted."""
         self._sampler = LineSampler(budget)
         self._waiting = _Waiting()
+        self._brief = _BriefTimes()
         self._ends: deque[End] = deque()
         """That a device has not come to."""
         self._collectives: PendingCollectives | None = None
@@ -265,6 +307,10 @@ class TrainingSteps:
         """What recording a step costs; None where no step has been recorded for its own sake."""
         self._recorded_calls = 0
         self._recorded_seconds = 0.0
+        self._brief_step_seconds = 0.0
+        """What it takes to keep only times of one step; 0: not known yet."""
+        self.brief_seconds = 0.0
+        """The same of all such steps so far."""
 
     @property
     def is_training(self) -> bool:
@@ -355,29 +401,19 @@ class TrainingSteps:
         waiting, recorder = self._waiting, self._recorder
         # Ends first: what a step consists of is told before its end is.
         ends = _taken(recorder.ends)
-        marks, passes = _taken(recorder.marks), _taken(recorder.passes)
-        waiting.spans.add((one.thread, Span(one.kind, one.began, one.ended)) for one in marks)
-        waiting.spans.add((one.thread, Span("backward", one.began, one.ended)) for one in passes)
-        waiting.spans.add(self._waits())
-        others = self._clock.take_others()
-        waiting.others.add(others)
-        waiting.spans.add((one.thread, Span("forward", one.began, one.ended)) for one in others)
-        waiting.passes.add(passes)
         waiting.forwards.add(forwards)
         waiting.in_windows |= {id(one) for one in in_windows}
-        reached, trouble = self._clock.take_marks()
-        waiting.marks.add(reached)
-        self._unmarked = trouble or self._unmarked
+        self._take_told()
         self._is_timed = False
-        waiting.samples.add(self._sampler.take())
-        self._seen |= {one.kind for one in marks} | ({"backward"} if passes else set())
-        for one in marks:
-            match one.settings:
-                case OptimizerSettings():
-                    self._optimizers.append((one.subject, one.settings))
-                case LoaderSettings():
-                    self._loaders.append(one.settings)
+        row: list[End] = []
         for end in self._reached(ends):
+            is_plain = not (end.is_recorded or end.is_gap) and end.values is None
+            if row and not (is_plain and end.thread == row[0].thread):
+                self._add_row(row)
+                row = []
+            if is_plain:
+                row.append(end)
+                continue
             told = waiting.until(end.at)
             before, self._before = self._before, end
             is_step = before is not None and before.thread == end.thread and not end.is_gap
@@ -389,8 +425,12 @@ class TrainingSteps:
                 self.cost.skip()
             if end.values is not None:
                 self.values.give_up()
+        self._add_row(row)
         if ends:
             self._lengths.refresh()
+            recorder.usual_seconds = self._lengths.p50
+            if self._before is not None:
+                self._brief.drop(self._before.at)
         if self._is_timed:
             self._trouble, self._unmarked = self._unmarked, ""
         if waiting.is_full:
@@ -400,19 +440,129 @@ class TrainingSteps:
             self._forget()  # What is kept keeps the model alive, and no step has begun.
         self._follow(now)
 
+    def _take_told(self) -> None:
+        """Take what was told of steps, but for their ends and forwards."""
+        waiting, recorder = self._waiting, self._recorder
+        marks, passes = _taken(recorder.marks), _taken(recorder.passes)
+        waiting.spans.add((one.thread, Span(one.kind, one.began, one.ended)) for one in marks)
+        waiting.spans.add((one.thread, Span("backward", one.began, one.ended)) for one in passes)
+        self._take_brief()
+        waiting.spans.add(self._waits())
+        others = self._clock.take_others()
+        waiting.others.add(others)
+        waiting.spans.add((one.thread, Span("forward", one.began, one.ended)) for one in others)
+        waiting.passes.add(passes)
+        reached, trouble = self._clock.take_marks()
+        waiting.marks.add(reached)
+        self._unmarked = trouble or self._unmarked
+        waiting.samples.add(self._sampler.take())
+        self._seen |= {one.kind for one in marks} | ({"backward"} if passes else set())
+        for one in marks:
+            match one.settings:
+                case OptimizerSettings():
+                    self._optimizers.append((one.subject, one.settings))
+                case LoaderSettings():
+                    self._loaders.append(one.settings)
+
     def skip(self) -> None:
         """Forget what was told since the last end of a step that was added up."""
         recorder = self._recorder
         for queue in (recorder.ends, recorder.marks, recorder.passes, self._ends):
             queue.clear()
+        self._take_brief()
         self._clock.take_marks()
         self._clock.take_others()
         self.values.give_up()
         self._forget()
 
-    def _reached(self, ends: Iterable[End]) -> Iterator[End]:
+    def _take_brief(self) -> None:
+        """Take times of what nobody was told of."""
+        for kind, kept in MARKS.brief.items():
+            times = _taken(kept)
+            self._brief.add(kind, times)
+            if times:
+                self._seen.add(kind)
+            if kind == "optimizer":
+                self.brief_seconds += self._brief_step_seconds * len(times) / 2
+        times = _taken(ENGINE.brief)
+        self._brief.add("backward", times)
+        if times:
+            self._seen.add("backward")
+            if self._clock.passes is not None:
+                self._clock.passes.count_alike(_outermost_seconds(times))
+
+    def _add_row(self, row: list[End]) -> None:
+        """Add steps in a row that were not recorded, of one thread."""
+        if not row:
+            return
+        before, self._before = self._before, row[-1]
+        if before is None or before.thread != row[0].thread or before.at >= row[0].at:
+            before, *row = row
+            if self.cost is not None:
+                self.cost.skip()
+        if not row:
+            return
+        ends = [one.at for one in row]
+        begins = [before.at, *ends[:-1]]
+        lengths = list(map(sub, ends, begins))
+        if self.cost is not None:
+            # Steps are compared where one of two was recorded: at either end of the row.
+            for seconds in lengths if len(lengths) < 2 else (lengths[0], lengths[-1]):
+                self.cost.add(seconds, 0)
+        lines = self._lines_in_row(row[0].thread, begins, ends)
+        place = max(range(len(lengths)), key=lengths.__getitem__)
+        if self._is_slow(lengths[place]):
+            spans = self._spans_between(row[0].thread, begins[place], ends[place])
+            division = divide(begins[place], ends[place], spans)
+            step_before = row[place - 1] if place else before
+            step = self._steps + place + 1
+            self._note_slow(step, step_before, row[place], division, lines[place])
+        self._steps += len(lengths)
+        self._is_new = True
+        self._lengths.add(lengths)
+        self._lines.extend(lines)
+        self._waiting.until(ends[-1])
+
+    def _note_slow(
+        self, step: int, before: End, end: End, division: Division, lines: Counter[Line]
+    ) -> None:
+        """Keep a slow step, until it is told."""
+        seconds, thread = end.at - before.at, None
+        if before.usage is not None and end.usage is not None:
+            thread = thread_time(seconds, usage_between(before.usage, end.usage))
+        parts = self._parts(division.seconds, is_recorded=end.is_recorded)
+        slow = SlowStep(0.0, step, seconds, parts, thread, source_lines(lines))
+        self._slow = slow, before.at
+
+    def _lines_in_row(
+        self, thread: int, begins: list[float], ends: list[float]
+    ) -> list[Counter[Line]]:
+        """Return the lines of samples that fell into the rest of each of steps in a row."""
+        lines: list[Counter[Line]] = [_NO_LINES] * len(ends)
+        samples = self._waiting.samples.until(ends[-1])
+        if self._others:
+            return lines  # Their forwards are known in recorded steps only.
+        for sample in samples:
+            place = bisect_right(ends, sample.at)
+            if sample.at < begins[place]:
+                continue
+            spans = self._spans_between(thread, begins[place], ends[place])
+            if not any(one.began <= sample.at < one.ended for one in spans):
+                lines[place] = lines[place] + Counter([sample.line])
+        return lines
+
+    def _spans_between(self, thread: int, began: float, ended: float) -> list[Span]:
+        """Return what a thread was told to have done, or only times are known of."""
+        told = self._waiting.spans.between(began, ended)
+        found = [span for one, span in told if one == thread]
+        return found + self._brief.inside(began, ended)
+
+    def _reached(self, ends: Iterable[End | float]) -> Iterator[End]:
         """Yield the ends of steps that a device has come to; without one, all."""
-        self._ends += ends
+        thread = self._recorder.thread
+        self._ends += (
+            End(one, thread, False, None) if isinstance(one, float) else one for one in ends
+        )
         device = self._clock.device
         while self._ends:
             mark = self._ends[0].mark
@@ -423,6 +573,7 @@ class TrainingSteps:
     def _forget(self) -> None:
         """Drop what was told since the last end of a step."""
         self._waiting, self._before = _Waiting(), None
+        self._brief = _BriefTimes()
 
     def _waits(self) -> list[tuple[int, Span]]:
         """Return the times that threads waited for collectives."""
@@ -461,31 +612,15 @@ class TrainingSteps:
             for one in told.forwards
             if one.thread == end.thread
         ]
-        is_slow = end.values is None and self._is_slow(seconds)
-        lines: Counter[Line] = Counter()
-        division = Division({}, [])
-        if is_slow or end.is_recorded or told.samples:
-            division = divide(before.at, end.at, spans)
-            # Forwards of other models are known in recorded steps only.
-            if end.is_recorded or not self._others:
-                lines = _lines_in(division, told.samples)
-        if is_slow:
-            slow = SlowStep(
-                at=0.0,
-                step=self._steps + 1,
-                seconds=seconds,
-                parts=self._parts(division.seconds, is_recorded=end.is_recorded),
-                thread=None
-                if before.usage is None or end.usage is None
-                else thread_time(seconds, usage_between(before.usage, end.usage)),
-                lines=source_lines(lines),
-            )
-            self._slow = slow, before.at
+        division = divide(before.at, end.at, spans)
+        lines = _lines_in(division, told.samples)
+        if end.values is None and self._is_slow(seconds):
+            self._note_slow(self._steps + 1, before, end, division, lines)
         self._steps += 1
         self._is_new = True
         if end.is_recorded:
             self._without_forward = 0 if told.forwards else self._without_forward + 1
-        self._lengths.add(seconds)
+        self._lengths.add((seconds,))
         self._lines.append(lines)
         if end.values is not None:
             self.values.add(end.values, told.forwards, self._steps, now)
@@ -566,10 +701,14 @@ class TrainingSteps:
             self._forget()
         elif not is_late and not recorder.is_driving:
             self.cost = self.cost or StepCost(max(marked_call_seconds(self._clock.device), 1e-9))
+            if not self._brief_step_seconds:
+                self._brief_step_seconds = BRIEF_FACTOR * brief_step_seconds()
             recorder.is_driving = True
             self._sampler.start(recorder.thread, self._forward_code)
         if recorder.is_driving and recorder.next_values is None:
             recorder.next_values = self.values.next_step(self._model(), now)
+            if recorder.next_values is not None:
+                recorder.decide_next()
 
     def messages(self, at: float, *, or_few: bool = False) -> Iterator[Message]:
         """Yield what is new.
@@ -593,7 +732,7 @@ class TrainingSteps:
         nodes, columns = self._set.columns()
         forward, backward, recomputed = columns
         lines: Counter[Line] = Counter()
-        for counted in self._lines:
+        for counted in filter(None, self._lines):
             lines.update(counted)
         items, tokens = self._items()
         settings = Counter(one for _, one in self._optimizers)
@@ -710,6 +849,17 @@ def source_lines(lines: Counter[Line]) -> tuple[SourceLine, ...]:
         SourceLine(function, file, number, count / total, text_of(file, number))
         for (function, file, number), count in lines.most_common(MOST_LINES)
     )
+
+
+def _outermost_seconds(times: Sequence[float]) -> list[float]:
+    """Return the seconds of passes that are inside of no other: those end before the outer one."""
+    found: list[float] = []
+    outer = math.inf
+    for began, ended in zip(times[-2::-2], times[::-2], strict=True):
+        if ended <= outer:
+            found.append(ended - began)
+            outer = began
+    return found[::-1]
 
 
 def _taken(queue: deque[T]) -> list[T]:

@@ -1,0 +1,216 @@
+"""Steps that are not recorded, of which only times are kept: all is known of them as of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from tests.probe.measure.step.loops import WIDTH, Net, Spent, Watched, batches, optimizer, watched
+from tests.probe.measure.step.test_recorder import calls_of_ours
+from tui_profiler.messages import Unknown
+from tui_profiler.probe.measure.clock.backward import BackwardPasses
+from tui_profiler.probe.measure.clock.overhead import Governor
+from tui_profiler.probe.measure.step.steps import LEAST_FOR_SLOW
+
+APART = 10
+"""One step in so many is recorded."""
+
+
+def seldom() -> Governor:
+    governor = Governor(0.02)
+    governor.share = 1 / APART
+    return governor
+
+
+def settle(watching: Watched, step: Callable[[], None]) -> None:
+    """Run steps until most are not recorded."""
+    for _ in range(4):
+        step()
+        watching.take()
+    for _ in range(2 * APART):  # The first ones are recorded whatever the share is.
+        step()
+    watching.take()
+
+
+def brief_step(watching: Watched, step: Callable[[], None]) -> None:
+    """Run steps until only times are kept of the present one, and the next one."""
+    for _ in range(3 * APART):
+        brief = watching.recorder._brief
+        if brief is not None and not brief.ended:
+            return
+        step()
+    raise AssertionError("no step is brief")
+
+
+def test_every_step_counts_and_one_in_so_many_is_recorded() -> None:
+    spent = Spent()
+    net = Net(spent)
+    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+    data = batches(spent)
+
+    def step() -> None:
+        sgd.zero_grad()
+        net(next(data)).sum().backward()
+        sgd.step()
+
+    with watched(net, governor=seldom()) as watching:
+        settle(watching, step)
+        before = watching.take()
+        counted = watching.steps.steps
+        for _ in range(6 * APART):
+            step()
+        told = watching.take()
+        assert before is None, "nothing is new"
+        assert told is not None
+        assert told.steps == counted + 6 * APART
+        recorded = told.recorded_so_far
+        brief_step(watching, step)
+        found = calls_of_ours(step)
+        for _ in range(6 * APART):
+            step()
+        told = watching.take()
+        assert told is not None
+        assert 5 <= told.recorded_so_far - recorded <= 9
+    assert (told.passes, told.updates, told.forwards) == (1, 1, 1)
+    assert not isinstance(told.parts.data, Unknown)
+    del found["yielding.py pause"]  # The program's own.
+    assert found.total() <= 5, found  # Loader, pass, before and after the optimizer's step.
+
+
+def test_a_slow_step_is_told_with_its_parts() -> None:
+    spent = Spent()
+    net = Net(spent)
+    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+    waits = [0.0]
+    sgd.register_step_pre_hook(lambda *_: spent.wait("optimizer", waits[0]))
+
+    def step() -> None:
+        sgd.zero_grad()
+        net(torch.ones(2, WIDTH)).sum().backward()
+        sgd.step()
+
+    with watched(net, governor=seldom()) as watching:
+        for _ in range(2):
+            for _ in range(LEAST_FOR_SLOW):
+                step()
+            watching.take()
+        brief_step(watching, step)
+        watching.take()
+        watching.slow.clear()
+        net.times, waits[0] = (0.0, 1.0), 1.0
+        step()
+        net.times, waits[0] = (0.0, 0.0), 0.0
+        step()
+        watching.take()
+        (slow,) = watching.slow
+    assert slow.seconds >= 2.0
+    assert isinstance(slow.parts.backward, float)
+    assert isinstance(slow.parts.optimizer, float)
+    assert slow.parts.backward >= 1.0
+    assert slow.parts.optimizer >= 1.0
+    assert slow.seconds >= slow.parts.backward + slow.parts.optimizer
+    assert isinstance(slow.parts.forward, Unknown), "it was not recorded"
+
+
+def test_a_step_of_a_base_class_and_one_that_raised_end_no_step() -> None:
+    spent = Spent()
+    net = Net(spent)
+    sgd = optimizer(net, spent)
+    torch.optim.SGD(net.parameters(), lr=0.1)  # Whereby the base class has torch's hooks as well.
+    fails = [False]
+
+    def may_fail(*_: object) -> None:
+        if fails[0]:
+            raise ValueError("of the program")
+
+    plain = torch.optim.Adam(net.parameters(), lr=1e-3)
+    plain.register_step_pre_hook(may_fail)
+    chosen = [sgd, plain]
+
+    def step() -> None:
+        chosen[0].zero_grad()
+        net(torch.ones(2, WIDTH)).sum().backward()
+        chosen[0].step()
+
+    with watched(net, governor=seldom()) as watching:
+        settle(watching, step)
+        counted = watching.steps.steps
+        for _ in range(3 * APART):
+            step()
+        told = watching.take()
+        assert told is not None
+        assert (told.steps, told.updates) == (counted + 3 * APART, 1)
+    chosen.reverse()
+    with watched(net, governor=seldom()) as watching:
+        settle(watching, step)
+        brief_step(watching, step)
+        watching.take()
+        counted = watching.steps.steps
+        fails[0] = True
+        with pytest.raises(ValueError, match="of the program"):
+            step()
+        fails[0] = False
+        for _ in range(3 * APART):
+            step()
+        told = watching.take()
+        assert told is not None
+        assert told.steps == counted + 3 * APART
+
+
+def test_a_second_optimizer_has_all_told_again() -> None:
+    spent = Spent()
+    net = Net(spent)
+    first, second = (torch.optim.SGD(net.parameters(), lr=1e-3) for _ in range(2))
+    both = [False]
+
+    def step() -> None:
+        net(torch.ones(2, WIDTH)).sum().backward()
+        first.step()
+        if both[0]:
+            second.step()
+
+    with watched(net, governor=seldom()) as watching:
+        settle(watching, step)
+        brief_step(watching, step)
+        both[0] = True
+        watching.take()
+        counted = watching.steps.steps
+        for _ in range(20 * APART):
+            step()
+            watching.take()
+        assert watching.steps.steps == pytest.approx(counted + 20 * APART, abs=2)
+        assert watching.recorder.ends_at == id(second), "the later one"
+
+
+def test_the_next_step_is_decided_anew_where_that_is_asked_for() -> None:
+    net = nn.Linear(WIDTH, WIDTH)
+    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+    governor = seldom()
+    passes = BackwardPasses(net)
+
+    def step() -> None:
+        net(torch.ones(2, WIDTH)).sum().backward()
+        sgd.step()
+
+    with watched(net, governor=governor) as watching:
+        watching.clock.passes = passes
+        passes.listen()
+        settle(watching, step)
+        governor.share = 1e-6
+        for _ in range(2 * APART):
+            step()
+        watching.take()
+        brief, counted = watching.recorder._brief, passes.passes
+        assert brief is not None
+        governor.share = 1.0
+        step()
+        assert watching.recorder._brief is brief
+        watching.recorder.decide_next()
+        step()
+        assert watching.recorder.is_recorded
+        watching.take()
+        passes.close()
+    assert passes.passes == counted + 2
