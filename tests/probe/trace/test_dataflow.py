@@ -16,7 +16,8 @@ from tui_profiler.probe.trace.tree.dataflow import Dataflow
 from tui_profiler.probe.trace.tree.growing_tree import Place
 from tui_profiler.probe.trace.tree.messages import Frozen
 
-TRIES = 1000
+TRIES = 100_000
+"""Pools of Python's allocator that are not full are filled first, many after a thousand tests."""
 
 
 def place(name: str) -> Place:
