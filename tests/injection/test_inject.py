@@ -157,8 +157,10 @@ if sys.argv[2] == "capability":
     library.prctl(24, 19, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_SYS_PTRACE: gone after an exec.
     os.execv(sys.executable, [sys.executable, "-c", sys.argv[3], sys.argv[1], ""])
 if sys.argv[2] == "seccomp":
-    # Load the number of the call; is it ptrace? EPERM : allow.
-    parts = ((0x20, 0, 0, 0), (0x15, 0, 1, 101), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000))
+    # Load the number of the call; is it ptrace, process_vm_readv or _writev? EPERM : allow.
+    asked = [(0x15, 0, 1, 101), (6, 0, 0, 0x50001), (0x15, 0, 1, 310), (6, 0, 0, 0x50001)]
+    asked += [(0x15, 0, 1, 311), (6, 0, 0, 0x50001)]
+    parts = [(0x20, 0, 0, 0), *asked, (6, 0, 0, 0x7FFF0000)]
     code = b"".join(struct.pack("HBBI", *one) for one in parts)
     room = ctypes.create_string_buffer(code)
     program = struct.pack("HxxxxxxQ", len(parts), ctypes.addressof(room))
