@@ -6,10 +6,10 @@ Each attach is to a process of its own, forked from one that has imported torch 
 Its main thread runs forwards, and notes every gap between two of them. Compared are the longest gap
 while the listener is started, the longest until the first tree is shown, and the longest in an
 equally long time before the attach in the same process: other programs on the machine cause gaps
-too. So beside each gap is the time in it without waiting for a core, and the CPU time of all
-threads of the process in it: who holds the interpreter waits for a core as well, and what the gap
-would be on an idle machine lies below that. The outputs of the first forwards are compared bit for
-bit with those of a process left alone.
+too. So beside each gap is the time in it without waiting for a core. Who holds the interpreter
+waits for a core as well: on an idle machine a gap is at most the CPU time of all threads of the
+process in it, so that is the third figure, where it is the smaller one. The outputs of the first
+forwards are compared bit for bit with those of a process left alone.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Longest(NamedTuple):
     """All that is between two forwards."""
     on_core: float
     """Without what the thread waited for a core (``schedstat``)."""
-    cpu: float
-    """CPU time of the process."""
+    working: float
+    """The smaller of that and the CPU time of the process."""
 
 
 class Attach(NamedTuple):
@@ -130,7 +130,7 @@ def _program(link: socket.socket, layers: int) -> None:
             now = time.perf_counter()
             if now - last > 0.0005:
                 on_core = max(now - last - (waited - before), 0.0)
-                gaps.append((now, now - last, on_core, cpu + used))
+                gaps.append((now, now - last, on_core, min(on_core, cpu + used)))
             last = now
     link.sendall(json.dumps((digest.hexdigest(), gaps)).encode())
     link.close()
@@ -150,8 +150,7 @@ class _Running:
     def end(self) -> tuple[str, list[tuple[float, float, float, float]]]:
         """End it; return the digest of its outputs, and its gaps.
 
-        Of each: when it ended, how long it was, how long without waiting for a core, and the CPU
-        time.
+        Of each: when it ended, and its three figures.
         """
         self._link.sendall(b".")
         parts = []
@@ -212,7 +211,7 @@ def _print(done: list[Attach], alone: str) -> None:
     for name, longest in gaps:
         rows.append((f"longest gap {name}, ms", [one.whole for one in longest], 1e3))
         rows.append(("  without waiting for a core", [one.on_core for one in longest], 1e3))
-        rows.append(("  CPU time of the process", [one.cpu for one in longest], 1e3))
+        rows.append(("  at most, on an idle machine", [one.working for one in longest], 1e3))
     print(f"{len(done)} attaches, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     print(f"{'':46}{'p50':>9}{'p90':>9}{'p99':>9}{'max':>9}")
     for name, values, scale in rows:
