@@ -78,7 +78,9 @@ def test_a_process_id_that_is_given_again_took_nothing_negative(tmp_path: Path) 
     write(tmp_path, 7, "old", 50 * TICKS)
     programs.look()
     write(tmp_path, 7, "new", TICKS)
-    assert looked(programs).programs == ()
+    seen = looked(programs)
+    assert seen.programs == ()
+    assert seen.cores == 0
 
 
 def test_pressure_is_that_of_the_kernel_or_unknown(tmp_path: Path) -> None:
