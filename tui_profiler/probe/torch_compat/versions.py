@@ -16,7 +16,8 @@ over for ever: compiled modules are traced as if they were not, ``uncompiled`` |
 | 2.14 | no operator takes the names of dimensions (``aten::size.Dimname``) | most operators have \
 an overload that does: ``DIMENSION_NAMES`` are allowed in files that need no trust |
 
-Only what is the same in all of them stands elsewhere: ``torch_internals`` for private names.
+``FlopCounterMode`` of all of them is in ``flop_counter``. Only what is the same in all stands
+elsewhere: ``internals`` for private names.
 """
 
 from __future__ import annotations
