@@ -318,13 +318,19 @@ def test_as_many_forwards_are_recorded_as_the_share_says(share: float) -> None:
     assert sum(recorded) == pytest.approx(1_000 * share, abs=1)
 
 
-def test_a_cost_just_below_the_budget_takes_nothing_back() -> None:
+def test_a_cost_just_below_the_budget_is_cut_because_it_may_be_above() -> None:
     governor = Governor(budget=0.02)
-    governor.update(overhead(0.018, 0.01, 0.03))
+    governor.update(overhead(0.015, 0.01, 0.02))
+    assert governor.share == pytest.approx(MARGIN * 0.02 / 0.02)
+
+
+def test_a_cost_between_room_and_budget_takes_nothing_back() -> None:
+    governor = Governor(budget=0.02)
+    governor.update(overhead(0.011, 0.01, 0.03))
     assert governor.share == 1.0
     governor.update(overhead(0.03, 0.02, 0.04))
     assert governor.share == pytest.approx(MARGIN * 0.02 / 0.04)
-    governor.update(overhead(0.018, 0.01, 0.05))
+    governor.update(overhead(0.011, 0.01, 0.05))
     assert governor.share == pytest.approx(MARGIN * 0.02 / 0.04)
 
 

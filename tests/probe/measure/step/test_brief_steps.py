@@ -140,6 +140,7 @@ def test_a_step_of_a_base_class_and_one_that_raised_end_no_step() -> None:
         counted = watching.steps.steps
         for _ in range(3 * APART):
             step()
+            assert watching.recorder._brief is None, "its own step and that of its class"
         told = watching.take()
         assert told is not None
         assert (told.steps, told.updates) == (counted + 3 * APART, 1)
