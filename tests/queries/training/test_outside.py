@@ -28,6 +28,12 @@ def test_little_backward_outside_of_modules_is_not_said() -> None:
     assert outside_words(step) == ""
 
 
+def test_of_many_lines_with_little_each_none_is_named() -> None:
+    step = replace(STEP, backward_lines=tuple(line(number, 0.0, 0.008) for number in range(125)))
+    assert outside_share(step) == pytest.approx(1.0)
+    assert outside_words(step) == ""
+
+
 def test_without_a_timed_pass_nothing_is_known() -> None:
     assert outside_share(STEP) is None
     assert outside_words(STEP) == ""

@@ -35,11 +35,14 @@ def outside_share(step: TrainingStep) -> float | None:
 
 
 def outside_words(step: TrainingStep) -> str:
-    """Return ``outside modules 12 %, train, vae.py:83``; empty where it is little, or not known."""
-    share = outside_share(step)
-    if share is None or share < LEAST_SAID:
+    """Return ``outside modules 12 %, train, vae.py:83``.
+
+    Empty where it is little, not known, or spread over lines of which none has much.
+    """
+    share, lines = outside_share(step), outside_lines(step)
+    if share is None or share < LEAST_SAID or not lines:
         return ""
-    return f"outside modules {share_text(share)}, {line_name(outside_lines(step)[0])}"
+    return f"outside modules {share_text(share)}, {line_name(lines[0])}"
 
 
 def outside_operator_words(session: Session) -> str:
