@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import pytest
 
 from tests.serving.answers import RELEASES, SECONDS, answer, buckets, grown, quantile
-from tui_profiler.messages import BucketQuantile, Figure, ServingFigures, ServingTimes, Unknown
+from tui_profiler.connection.wire import encode
+from tui_profiler.messages import (
+    BucketQuantile,
+    Figure,
+    ServingFigures,
+    ServingSeen,
+    ServingTimes,
+    Unknown,
+)
+from tui_profiler.queries.panel.serving import requests_text
 from tui_profiler.serving.scrape import scrape
 from tui_profiler.serving.window import ONE_READING, Window
 
@@ -189,7 +199,7 @@ def test_priorities_are_parts_of_a_whole() -> None:
     assert figures(text).waiting == 7.0
 
 
-def engines(name: str, *buckets: dict[str, int]) -> str:
+def engines(name: str, *buckets: Mapping[str, int | str]) -> str:
     return "".join(
         f'vllm:{name}_bucket{{engine="{number}",le="{le}",model_name="m"}} {count}\n'
         for number, one in enumerate(buckets)
@@ -239,6 +249,34 @@ def test_prefix_caching_that_is_off_has_no_hits() -> None:
     """vLLM 0.6 exports -1."""
     found = figures(f"{RUNS}vllm:gpu_prefix_cache_hit_rate -1.0\n")
     assert reason(found.prefix_hits) == "vLLM exports no hits of a prefix cache"
+
+
+HUGE = ("1e308", "1e20", "9007199254740993.0")  # The last one is read as 2**53, which may be.
+
+
+@pytest.mark.parametrize("value", HUGE)
+@pytest.mark.parametrize("bound", ["0.1", "1e308"])
+def test_huge_numbers_of_a_server_are_drawn_and_recorded_as_unknown(value: str, bound: str) -> None:
+    """Of two engines, whose sum is larger than either."""
+    names = ("num_requests_running", "generation_tokens_total", "num_preemptions_total")
+    text = "".join(
+        f'vllm:{name}{{engine="{engine}"}} {value}\n' for name in names for engine in (0, 1)
+    )
+    text += RUNS.replace("running", "waiting")
+    text += engines(FIRST, *[{bound: value, "+Inf": value}] * 2)
+    found = figures(RUNS.replace("running", "waiting"), text)
+    assert found.waiting == 1.0
+    unknown = (found.running, found.generated_per_second, found.preemptions, found.all_preemptions)
+    assert all(isinstance(one, Unknown) for one in unknown)
+    assert isinstance(found.first_token.p50.seconds, Unknown)
+    assert found.first_token.count == 0
+    assert requests_text(found, "–") == "– running, 1 waiting"
+    assert encode(ServingSeen("http://host/metrics", found, ""))
+
+
+def test_a_quantile_in_a_huge_bucket_is_not_of_that_bucket() -> None:
+    found = first_token({"1.0": 4, "1e308": 10, "+Inf": 10})
+    assert reason(found.p95.seconds) == "above 1 s, the last bound of the histogram"
 
 
 def test_every_figure_is_finite_or_unknown() -> None:

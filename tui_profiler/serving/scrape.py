@@ -4,11 +4,10 @@
    line of 4 MB): only lines with a name that is known here come to it, and none where they are too
    long or too many.
 2. The last line must end, as the format wants it: an answer that was cut off has half a number.
-3. A sample that is not a finite number, or is negative, is not there. -1 is how servers say that
+3. A sample that is not a number from 0 to ``MOST_COUNT`` is not there. -1 is how servers say that
    there is none.
 """
 
-import math
 import re
 from typing import NamedTuple
 
@@ -18,6 +17,8 @@ MOST_LINE = 1_024
 """Characters."""
 MOST_LINES = 8_192
 """Of the names that are known: some 50 engines."""
+MOST_COUNT = 2.0**53
+"""Beyond it a float does not hold each whole number, and a count no longer grows by one."""
 MOST_MODELS = 8
 MOST_NAME = 200
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -71,7 +72,7 @@ def scrape(text: str) -> Scrape:
 
 
 def _is_count(value: float) -> bool:
-    return math.isfinite(value) and value >= 0
+    return 0 <= value <= MOST_COUNT
 
 
 def _known_lines(text: str) -> tuple[list[str], bool]:

@@ -6,17 +6,19 @@
    first request on.
 3. Quantiles are estimated as by Prometheus (``histogram_quantile``): evenly spread within a bucket,
    the first of which begins at 0. One in the last bucket, which has no bound, is not known.
+4. Each sample is at most ``MOST_COUNT``; so is each sum of them, or it is not known.
 """
 
 import math
 from collections.abc import Callable, Iterable
 
 from tui_profiler.messages import BucketQuantile, Figure, ServingFigures, ServingTimes, Unknown
-from tui_profiler.serving.scrape import Labels, Scrape
+from tui_profiler.serving.scrape import MOST_COUNT, Labels, Scrape
 from tui_profiler.serving.servers import PRIORITY, SAME_REQUESTS, Names, Series, Server
 
 SECONDS = 60.0
 ONE_READING = Unknown("rates and times need a second reading")
+TOO_LARGE = Unknown("the server's counts are too large to add up")
 _BOUND = "le"
 
 
@@ -83,7 +85,9 @@ def _figures(now: Scrape, first: Scrape | None, seconds: float) -> ServingFigure
         prefix_hits=rate,
         prefix_hits_from_counters=not is_own,
         preemptions=_lost(now, first, lost),
-        all_preemptions=_not_exported(now, "preemptions") if lost is None else _total(now, lost),
+        all_preemptions=_not_exported(now, "preemptions")
+        if lost is None
+        else _counted(_total(now, lost)),
     )
 
 
@@ -112,6 +116,10 @@ def _total(scrape: Scrape, series: Series) -> float:
     return sum(_of(scrape, series).values())
 
 
+def _counted(total: float) -> Figure:
+    return total if total <= MOST_COUNT else TOO_LARGE
+
+
 def _gauge(
     scrape: Scrape, names: Names, joined: Callable[[Iterable[float]], float], what: str
 ) -> Figure:
@@ -120,7 +128,7 @@ def _gauge(
         return _not_exported(scrape, what)
     found = _of(scrape, series)
     whole = [value for labels, value in found.items() if dict(labels).get(PRIORITY) == ""]
-    return float(joined(whole or found.values()))
+    return _counted(float(joined(whole or found.values())))
 
 
 def _share(figure: Figure) -> Figure:
@@ -145,13 +153,13 @@ def _rate(
     if is_at_end and grown == 0 and not isinstance(running, Unknown) and running > 0:
         # Not 0: requests are under way, and are counted when they end.
         return Unknown(f"counted when a request ends: none has in {seconds:.0f} s")
-    return grown / seconds
+    return TOO_LARGE if grown > MOST_COUNT else grown / seconds
 
 
 def _lost(now: Scrape, first: Scrape | None, series: Series | None) -> Figure:
     if series is None:
         return _not_exported(now, "preemptions")
-    return ONE_READING if first is None else _grown(now, first, series)
+    return ONE_READING if first is None else _counted(_grown(now, first, series))
 
 
 def _prefix_hits(now: Scrape, first: Scrape | None, seconds: float) -> tuple[Figure, bool]:
@@ -183,6 +191,8 @@ def _times(
     if count <= 0:
         why = Unknown(f"none in {seconds:.0f} s")
         return ServingTimes(_absent(why), _absent(why), 0, is_mean)
+    if count > MOST_COUNT:
+        return ServingTimes(_absent(TOO_LARGE), _absent(TOO_LARGE), 0, is_mean)
     p50, p95 = _quantile(buckets, 0.5), _quantile(buckets, 0.95)
     return ServingTimes(p50, p95, round(count), is_mean)
 
@@ -216,7 +226,7 @@ def _bound_of(labels: Labels) -> float | None:
         bound = float(dict(labels).get(_BOUND, ""))
     except ValueError:
         return None
-    return bound if bound >= 0 else None
+    return bound if 0 <= bound <= MOST_COUNT or bound == math.inf else None
 
 
 def _quantile(buckets: list[tuple[float, float]], share: float) -> BucketQuantile:
