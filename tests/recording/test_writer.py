@@ -17,7 +17,7 @@ import pytest
 from tests.recording.files import HEADER, fixture, messages_in, read, timed
 from tests.small_model import MEASURED
 from tui_profiler.connection.wire import encode
-from tui_profiler.messages import Printed, Tick
+from tui_profiler.messages import Ended, Printed, Tick
 from tui_profiler.recording.kind import RecordingError
 from tui_profiler.recording.reader import open_recording
 from tui_profiler.recording.writer import MOST_WAITING, Writer, create, overwrite
@@ -78,6 +78,20 @@ def test_a_disk_that_hangs_holds_up_no_one(tmp_path: Path) -> None:
     os.close(ours)  # The disk is gone at last.
     writer.close("", 0.0)
     assert writer.failure == "Broken pipe"
+
+
+def test_an_error_of_the_writer_is_said_and_leaves_whole_frames(tmp_path: Path) -> None:
+    path = tmp_path / "a.rec"
+    writer = Writer(create(str(path)), HEADER)
+    writer.put(MEASURED[0], 0.0)
+    writer.put(Ended(2**70, True), 1.0)  # msgpack has no integer as large.
+    writer.close("done", 2.0)
+    assert writer.failure.startswith("internal error: OverflowError: ")
+    writer.put(MEASURED[0], 3.0)
+    assert writer.waiting == 0
+    recording = open_recording(path)
+    assert (messages_in(recording), recording.skipped) == ([MEASURED[0]], 0)
+    assert recording.end is None
 
 
 def test_what_was_left_out_is_told_in_the_file(tmp_path: Path) -> None:

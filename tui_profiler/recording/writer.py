@@ -6,7 +6,8 @@
    last second or so.
 3. The queue is bounded. When the disk is slower than messages come, of those that later ones
    repeat (ticks, samples, heartbeats) the new ones are left out, and counted.
-4. A write that fails ends the recording: the file is cut back to its last whole frame.
+4. A write that fails ends the recording: the file is cut back to its last whole frame. So does any
+   other error of the thread, which is said and not lost with it.
 """
 
 import contextlib
@@ -125,20 +126,26 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            while True:
-                item = self._next()
-                if item is not None:
-                    self._take(*item)
-                elif self._is_over:
-                    break
-                if self._is_dirty and time.monotonic() - self._synced_at >= SYNC_SECONDS:
-                    self._sync()
-            if not self.failure and self._ending is not None:
-                why, at = self._ending
-                self._append(msgspec.msgpack.encode(End(why, self.dropped)), at, Kind.END)
+            self._write_all()
+        except Exception as error:  # A border: above is the end of the thread.
+            self._fail(f"internal error: {type(error).__name__}: {error}")
+        try:
             self._sync()
         finally:
             os.close(self._descriptor)
+
+    def _write_all(self) -> None:
+        while True:
+            item = self._next()
+            if item is not None:
+                self._take(*item)
+            elif self._is_over:
+                break
+            if self._is_dirty and time.monotonic() - self._synced_at >= SYNC_SECONDS:
+                self._sync()
+        if not self.failure and self._ending is not None:
+            why, at = self._ending
+            self._append(msgspec.msgpack.encode(End(why, self.dropped)), at, Kind.END)
 
     def _next(self) -> tuple[Message, float] | None:
         """Take what waits; None where nothing came for a while, or nothing comes any more."""
@@ -175,18 +182,18 @@ class Writer:
             while left:
                 left = left[os.write(self._descriptor, left) :]
         except OSError as error:
-            self._fail(error)
+            self._fail(error.strerror or str(error))
             return False
         self.bytes_written += len(data)
         self._is_dirty = True
         return True
 
-    def _fail(self, error: OSError) -> None:
+    def _fail(self, why: str) -> None:
         """End the recording with its last whole frame."""
         with contextlib.suppress(OSError):  # A reader passes over half a frame at the end too.
             os.ftruncate(self._descriptor, self.bytes_written)
         with self._changed:
-            self.failure = error.strerror or str(error)
+            self.failure = why
             self._waiting.clear()
 
     def _sync(self) -> None:
@@ -195,7 +202,7 @@ class Writer:
             os.fdatasync(self._descriptor)
         except OSError as error:
             if not self.failure:
-                self._fail(error)
+                self._fail(error.strerror or str(error))
 
 
 def _most_waiting(message: Message) -> float:
