@@ -115,6 +115,31 @@ def test_an_answer_that_is_not_wanted_says_why(answers: Answers, why: str) -> No
     assert why_not(answers).startswith(why)
 
 
+def far_away(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(302)
+    handler.send_header("Location", "x" * 60_000)
+    handler.end_headers()
+
+
+def chatty(handler: BaseHTTPRequestHandler) -> None:
+    handler.wfile.write(b"HTTP/1.0 500 " + b"x" * 60_000 + b"\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        (far_away, "redirects are refused: HTTP 302 to xxx"),
+        (chatty, "HTTP 500 xxx"),
+        (lambda handler: say(handler, "", kind="x" * 60_000), "the answer is xxx"),
+        (lambda handler: handler.wfile.write(b"x" * 60_000 + b"\r\n"), "the answer is not HTTP"),
+    ],
+)
+def test_a_reason_quotes_a_server_in_short(answers: Answers, why: str) -> None:
+    said = why_not(answers)
+    assert said.startswith(why)
+    assert len(said) <= 200
+
+
 def test_an_endless_answer_is_given_up() -> None:
     with serving(endless) as url, pytest.raises(FetchError, match="longer than 2 MiB"):
         fetched(url, most_bytes=2 * 1024**2)

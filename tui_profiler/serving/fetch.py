@@ -15,6 +15,7 @@ import threading
 from contextlib import suppress
 
 from tui_profiler.serving.address import Address
+from tui_profiler.serving.scrape import MOST_NAME
 
 SECONDS = 3.0
 MOST_BYTES = 4 * 1024 * 1024
@@ -30,7 +31,13 @@ _HEADERS = {
 
 
 class FetchError(Exception):
-    """There is no answer to read; the message is a noun phrase or a sentence that says why."""
+    """There is no answer to read; the message is a noun phrase or a sentence that says why.
+
+    It may quote the server, which has 64 KiB for each header: it is shown and recorded cut.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why[:MOST_NAME])
 
 
 class Fetcher:
