@@ -30,6 +30,8 @@ from ...widgets.timing_lines import counted, in_unit, timing_lines, unit_of, why
 from .why_lines import Why, why_pages
 
 _SPARK = 35
+_MOST_SERVING = 2
+"""Rows of a server beside the program; a longer reason is whole on the machine screen."""
 
 
 def compact_lines(look: Look, rows: int, section: str | None = None) -> tuple[Line, ...]:
@@ -104,7 +106,9 @@ def _in_full(look: Look, section: str, rows: int) -> tuple[Line, ...]:
             # What was asked for on the command line is in sight.
             server = serving_lines(look)
             rest = machine_lines(look)[1:]
-            lines = (*rest[: len(rest) - len(server)][: max(rows - len(server), 0)], *server)
+            own = rest[: len(rest) - len(server)]
+            server = server[:_MOST_SERVING]
+            lines = (*own[: max(rows - len(server), 0)], *server)
     return lines[:rows]
 
 
