@@ -22,7 +22,7 @@ TEXT = answer("vllm-0.11", 1)
 
 
 def fetched(url: str, seconds: float = 60.0, most_bytes: int = 100_000) -> str:
-    return asyncio.run(Fetcher(address(url), seconds, most_bytes).fetch())
+    return asyncio.run(Fetcher(address(url), seconds, most_bytes).fetch(str))
 
 
 def why_not(answers: Answers, seconds: float = 60.0) -> str:
@@ -172,7 +172,7 @@ def test_leaving_hangs_up_at_once() -> None:
         over.set()
 
     async def left(url: str) -> None:
-        reading = asyncio.ensure_future(Fetcher(address(url), 600.0).fetch())
+        reading = asyncio.ensure_future(Fetcher(address(url), 600.0).fetch(str))
         await asyncio.to_thread(reached.wait)
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -181,6 +181,37 @@ def test_leaving_hangs_up_at_once() -> None:
     with serving(hang) as url:
         asyncio.run(left(url))
         assert over.wait(60)
+
+
+def test_leaving_does_not_wait_for_an_answer_that_is_long_to_read() -> None:
+    reached, go_on, over = threading.Event(), threading.Event(), threading.Event()
+
+    def read(text: str) -> str:
+        reached.set()
+        go_on.wait(60)
+        over.set()
+        return text
+
+    async def left(url: str) -> None:
+        reading = asyncio.ensure_future(Fetcher(address(url), 600.0).fetch(read))
+        await asyncio.to_thread(reached.wait)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+
+    with serving(lambda handler: say(handler, TEXT)) as url:
+        asyncio.run(left(url))
+        assert not over.is_set()
+        go_on.set()
+        assert over.wait(60)
+
+
+def test_what_cannot_be_read_is_raised() -> None:
+    with (
+        serving(lambda handler: say(handler, "no number")) as url,
+        pytest.raises(ValueError, match="no number"),
+    ):
+        asyncio.run(Fetcher(address(url), 60.0).fetch(float))
 
 
 def test_where_nothing_listens_it_says_so() -> None:
@@ -232,10 +263,10 @@ def test_a_new_reading_waits_for_the_one_before() -> None:
 
     async def twice(url: str) -> list[str]:
         fetcher = Fetcher(address(url), 600.0)
-        first = asyncio.ensure_future(fetcher.fetch())
+        first = asyncio.ensure_future(fetcher.fetch(str))
         await asyncio.to_thread(reached.wait)
         with pytest.raises(FetchError) as raised:
-            await fetcher.fetch()
+            await fetcher.fetch(str)
         first.cancel()
         over.set()
         return [str(raised.value)]

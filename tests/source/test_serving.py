@@ -56,6 +56,8 @@ def heard(url: str, is_enough: Callable[[list[ServingSeen]], bool]) -> list[Serv
         found: list[ServingSeen] = []
         async for message in both.messages():
             if isinstance(message, ServingSeen):
+                # Leaving waits for these.
+                assert not any(one.name.startswith("asyncio_") for one in threading.enumerate())
                 if message.why_none != NOT_READ:
                     found.append(message)
                 if is_enough(found):

@@ -4,7 +4,8 @@
    that sends a byte per second, or never ends, costs nothing but one idle thread.
 2. Redirects are not followed, proxies are not asked: only the address that was typed is read.
 3. The thread is a daemon and is never joined, so that leaving the viewer never waits for a server,
-   nor for the resolver, which has no timeout. A new reading begins only when it has ended.
+   nor for the resolver, which has no timeout, nor for an answer that takes long to parse. A new
+   reading begins only when it has ended.
 """
 
 import asyncio
@@ -12,10 +13,15 @@ import http.client
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
+from typing import TypeVar
 
 from tui_profiler.serving.address import Address
 from tui_profiler.serving.scrape import MOST_NAME
+
+_Read = TypeVar("_Read")
 
 SECONDS = 3.0
 MOST_BYTES = 4 * 1024 * 1024
@@ -51,28 +57,33 @@ class Fetcher:
         self._most_bytes = most_bytes
         self._reading: _Reading | None = None
 
-    async def fetch(self) -> str:
-        """Return the text.
+    async def fetch(self, read: Callable[[str], _Read]) -> _Read:
+        """Return what was read from the text.
+
+        Args:
+            read: is given the text, on the thread of the reading; what it raises is raised here.
 
         Raises:
-            FetchError: there is none, or not in time.
+            FetchError: there is no text, or it was not read in time.
         """
         late = FetchError(f"no whole answer within {self._seconds:g} s")
         if self._reading is not None and not self._reading.is_over:
             raise late
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[str] = loop.create_future()
+        answer: asyncio.Future[_Read] = loop.create_future()
         reading = self._reading = _Reading(self._where, self._seconds, self._most_bytes)
 
-        def read() -> None:
+        def work() -> None:
             try:
-                found: str | FetchError = reading.text()
-            except FetchError as error:
-                found = error
+                tell = partial(_tell, answer, read(reading.text()))
+            except Exception as error:  # Of ``read`` too: a border.
+                tell = partial(_fail, answer, error)
+            finally:
+                reading.is_over = True
             with suppress(RuntimeError):  # The loop is closed: nobody wants it any more.
-                loop.call_soon_threadsafe(_tell, answer, found)
+                loop.call_soon_threadsafe(tell)
 
-        threading.Thread(target=read, daemon=True, name="serving metrics").start()
+        threading.Thread(target=work, daemon=True, name="serving metrics").start()
         try:
             return await asyncio.wait_for(answer, self._seconds)
         except TimeoutError:
@@ -81,13 +92,14 @@ class Fetcher:
             reading.cut()
 
 
-def _tell(answer: asyncio.Future[str], found: str | FetchError) -> None:
-    if answer.done():  # Given up.
-        return
-    if isinstance(found, FetchError):
-        answer.set_exception(found)
-    else:
+def _tell(answer: asyncio.Future[_Read], found: _Read) -> None:
+    if not answer.done():  # Else it was given up.
         answer.set_result(found)
+
+
+def _fail(answer: asyncio.Future[_Read], error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)
 
 
 class _Reading:
@@ -122,8 +134,6 @@ class _Reading:
             raise FetchError((error.strerror or str(error)).lower()) from None
         except (http.client.HTTPException, ValueError) as error:
             raise FetchError(f"the answer is not HTTP, or was cut off ({error})") from None
-        finally:
-            self.is_over = True
         if len(body) > self._most_bytes:
             raise FetchError(f"the answer is longer than {self._most_bytes // 1024**2} MiB")
         return body.decode(errors="replace")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tui_profiler.messages import ServingSeen
 from tui_profiler.serving.address import Address
 from tui_profiler.serving.fetch import Fetcher, FetchError
-from tui_profiler.serving.scrape import ScrapeError, scrape
+from tui_profiler.serving.scrape import Scrape, ScrapeError, scrape
 from tui_profiler.serving.window import Window
 from tui_profiler.session import Jump
 from tui_profiler.source import Source, Told
@@ -79,9 +79,7 @@ class WithServing:
     async def _look(self, after: float) -> ServingSeen:
         await asyncio.sleep(after)
         try:
-            text = await self._fetcher.fetch()
-            at = time.monotonic()
-            read = await asyncio.to_thread(scrape, text)
+            at, read = await self._fetcher.fetch(_scraped)
         except (FetchError, ScrapeError) as error:
             return ServingSeen(self._where.typed, None, str(error))
         return ServingSeen(self._where.typed, self._window.figures(at, read), "")
@@ -89,3 +87,9 @@ class WithServing:
     async def close(self) -> None:
         """Close it."""
         await self._source.close()
+
+
+def _scraped(text: str) -> tuple[float, Scrape]:
+    """Return when an answer came, in seconds, and what is in it."""
+    at = time.monotonic()
+    return at, scrape(text)
