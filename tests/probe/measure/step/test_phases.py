@@ -11,10 +11,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
-from tests.probe.measure.step.loops import WIDTH, Net, Spent, batches, optimizer, run, watched
+from tests.probe.measure.step.loops import (
+    WIDTH,
+    Net,
+    Spent,
+    Watched,
+    batches,
+    optimizer,
+    run,
+    watched,
+)
 from tui_profiler.messages import Unknown
 from tui_profiler.messages.training import StepParts
 from tui_profiler.probe.measure.ranks.collectives import PendingCollectives, Span
+from tui_profiler.probe.measure.step.recorder import FIRST_STEPS
 
 MS = 1e-3
 PARTS = ("forward", "backward", "clip", "optimizer")
@@ -302,3 +312,30 @@ def test_everything_is_put_back() -> None:
 
 
 _CLIPPING = ("clip_grad_norm_", "_get_total_norm", "_clip_grads_with_norm_")
+
+
+def test_a_step_in_an_operator_window_is_in_no_mean_whatever_steps_are_told_with_it() -> None:
+    net = Net(Spent())
+    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+    is_recorded = [True]
+
+    def step() -> None:
+        net(torch.ones(2, WIDTH)).sum().backward()
+        sgd.step()
+
+    watching = Watched(net, torch.ones(2, WIDTH), records=lambda: is_recorded[0])
+    try:
+        for _ in range(FIRST_STEPS):
+            step()
+            watching.take()
+        for windowed in (0, 3, -1):
+            for wanted in (True, False, False, True, True, True):
+                is_recorded[0] = wanted
+                step()
+            forwards = watching.clock.take()
+            watching.steps.take_recorded()
+            watching.steps.take(forwards, [forwards[windowed]], perf_counter())
+            calls, _ = watching.steps.take_recorded()
+            assert calls == sum(one.calls for one in forwards) - forwards[windowed].calls
+    finally:
+        watching.close()

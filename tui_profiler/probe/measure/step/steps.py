@@ -199,18 +199,13 @@ class _Told(NamedTuple):
     spans: list[tuple[int, Span]]
     """With the thread of each."""
     forwards: list[Forward]
-    in_windows: set[int]
-    """``id`` of forwards that ran in an operator window."""
+    is_windowed: bool
+    """Whether one of them ran in an operator window."""
     passes: list[Pass]
     marks: list[Reached]
     """Nodes that backward passes came to."""
     others: list[OtherCall]
     samples: list[Sample]
-
-    @property
-    def is_windowed(self) -> bool:
-        """Whether a forward ran in an operator window."""
-        return any(id(one) in self.in_windows for one in self.forwards)
 
 
 class _Waiting:
@@ -224,14 +219,17 @@ class _Waiting:
         self.others: _Queue[OtherCall] = _Queue(attrgetter("began"))
         self.samples: _Queue[Sample] = _Queue(attrgetter("at"))
         self.in_windows: set[int] = set()
+        """``id`` of forwards that ran in an operator window."""
 
     def until(self, end: float) -> _Told:
         """Take what began before a second."""
-        in_windows, self.in_windows = self.in_windows, set()
+        forwards = self.forwards.until(end)
+        windowed = self.in_windows.intersection(map(id, forwards))
+        self.in_windows -= windowed
         return _Told(
             self.spans.until(end),
-            self.forwards.until(end),
-            in_windows,
+            forwards,
+            bool(windowed),
             self.passes.until(end),
             self.marks.until(end),
             self.others.until(end),
