@@ -16,6 +16,7 @@ from torch import nn
 
 from benchmarks.watching.viewer_cycles import Traffic, cycles
 from tui_profiler.probe.measure.clock.clock import ModuleClock
+from tui_profiler.probe.torch_compat.modules import has_parameters
 
 X = torch.linspace(-1, 1, 8).reshape(2, 4)
 
@@ -137,6 +138,33 @@ def test_a_signal_that_raises_anywhere_comes_through_and_the_clock_goes_on(
     clock.uninstall()
     assert interrupted > 40  # Five or more in each call of a module, and those around a forward.
     assert clock.dropped > 10
+
+
+def test_a_signal_that_raises_anywhere_leaves_calls_of_other_models_timed(
+    model: nn.Module,
+) -> None:
+    clock = ModuleClock(model, strangers=has_parameters)
+    other = nn.Linear(4, 4)
+    clock.install()
+    model(X)
+    other(X)
+    clock.record_step(is_recorded=True)
+    interrupted = 0
+    while True:
+        sys.setprofile(_raising_after(interrupted + 1))
+        try:
+            other(X)
+        except TimedOut:
+            interrupted += 1
+        else:
+            break
+        finally:
+            sys.setprofile(None)
+        clock.take_others()
+        other(X)
+        assert len(clock.take_others()) == 1, interrupted
+    clock.uninstall()
+    assert interrupted > 5
 
 
 def test_a_hook_that_raises_raises_as_without_a_clock(model: nn.Module) -> None:

@@ -257,28 +257,31 @@ class Watching:
         thread = get_ident()
         if thread in self._in_other:  # Of a part of another one, which is timed with it.
             return self.untraced(model, *args, **kwargs)
-        self._in_other.add(thread)
-        marked = self.marks.other_events() if self.is_marked and is_graph_kept() else None
-        first, output = 0, None
-        if marked is not None:
-            first = sequence_number()
-            self.marks.enter(marked, first, args, kwargs)
-        start = perf_counter()
-        try:
+        marked: MarkedEvents | None = None
+        start, first, output = 0.0, 0, None
+        try:  # A handler of a signal may raise after any call, also after this one.
+            self._in_other.add(thread)
+            if self.is_marked and is_graph_kept():
+                marked = self.marks.other_events()
+            if marked is not None:
+                first = sequence_number()
+                self.marks.enter(marked, first, args, kwargs)
+            start = perf_counter()
             output = self.untraced(model, *args, **kwargs)
             return output
         finally:
-            end = perf_counter()
-            spent = end - start
             self._in_other.discard(thread)
-            numbers: list[int] = []
-            if marked is not None:
-                self.marks.leave(marked, first, output)
-                numbers = marked.numbers
-            if not self._tokens.note(model, start, end):
-                if self.is_marked:
-                    self._others.append(OtherCall(thread, start, end, key_of(model), numbers))
-                self._between[id(model)] = self._between.get(id(model), 0.0) + spent
+            end = perf_counter()
+            if start:
+                numbers: list[int] = []
+                if marked is not None:
+                    self.marks.leave(marked, first, output)
+                    numbers = marked.numbers
+                if not self._tokens.note(model, start, end):
+                    if self.is_marked:
+                        self._others.append(OtherCall(thread, start, end, key_of(model), numbers))
+                    spent = end - start
+                    self._between[id(model)] = self._between.get(id(model), 0.0) + spent
 
     def _share_out(self, root: nn.Module, seconds: float, *, follows: bool) -> None:
         """Add what models took since the forward before, where nothing ran unseen since."""
