@@ -47,6 +47,28 @@ def observed(model: nn.Module) -> Iterator[BackwardPasses]:
         assert vars(torch.autograd)[NAME] is AS_FOUND
 
 
+class Told:
+    def __init__(self) -> None:
+        self.passes = 0
+
+    def before_pass(self) -> None:
+        pass
+
+    def after_pass(self, began: float, ended: float) -> None:
+        self.passes += 1
+
+
+def test_who_listens_is_told_though_one_who_left_asked_for_times_alone() -> None:
+    engine, left, told = Engine(), Told(), Told()
+    engine.listen(left, needs_all=False)
+    engine.leave(left)
+    engine.be_brief(get_ident())  # Its thread was about to, when it left on another one.
+    engine.listen(told, needs_all=False)
+    torch.ones(1, requires_grad=True).sum().backward()
+    engine.leave(told)
+    assert told.passes == 1
+
+
 def loss_of(model: nn.Module) -> torch.Tensor:
     return model(torch.randn(4, 8)).square().mean()
 

@@ -186,6 +186,38 @@ def test_a_second_optimizer_has_all_told_again() -> None:
         assert watching.recorder.ends_at == id(second), "the later one"
 
 
+def test_steps_are_told_of_again_where_watching_ends_while_one_ends() -> None:
+    net = nn.Linear(WIDTH, WIDTH)
+    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+    passes = BackwardPasses(net)
+    passes.listen()
+
+    def step() -> None:
+        net(torch.ones(2, WIDTH)).sum().backward()
+        sgd.step()
+
+    def closed_meanwhile() -> int:
+        watching.close()
+        return 5
+
+    watching = Watched(
+        net, torch.ones(2, WIDTH), records=lambda: False, passes_over=closed_meanwhile
+    )
+    try:
+        for _ in range(5 * APART):
+            if watching.recorder._is_open:
+                step()
+                watching.take()
+        assert not watching.recorder._is_open
+        counted = passes.passes
+        step()
+        assert passes.passes == counted + 1
+        assert watching.recorder._brief is None
+    finally:
+        passes.close()
+        watching.close()
+
+
 def test_the_next_step_is_decided_anew_where_that_is_asked_for() -> None:
     net = nn.Linear(WIDTH, WIDTH)
     sgd = torch.optim.SGD(net.parameters(), lr=1e-3)

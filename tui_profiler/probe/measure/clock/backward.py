@@ -104,7 +104,7 @@ class Engine:
         self._listeners = (*self._listeners, listener)
         if needs_all:
             self._need_all = (*self._need_all, listener)
-            self._brief_thread = 0
+        self._brief_thread = 0  # Whoever left may have been on the way to ask for it.
         return why
 
     def be_brief(self, thread: int) -> None:

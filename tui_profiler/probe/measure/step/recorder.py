@@ -299,6 +299,10 @@ class StepRecorder:
         window = self.window
         if self.next_values is not None or (window is not None and window.is_waiting):
             brief.stop()  # Asked for meanwhile.
+        if not self._is_open:  # Closed meanwhile, by another thread.
+            self._brief = None
+            MARKS.tell_all()
+            ENGINE.tell_all()
 
     def _end_read(self, at: float) -> None:
         """Keep the end of a step that only times are kept of, and what its thread used."""
