@@ -21,6 +21,7 @@ from tui_profiler import watch
 from tui_profiler.messages import ModeSeen
 from tui_profiler.probe.measure.clock.backward import (
     ALIKE,
+    MOST_BRIEF,
     MOST_PARAMETERS,
     NAME,
     BackwardPasses,
@@ -67,6 +68,24 @@ def test_who_listens_is_told_though_one_who_left_asked_for_times_alone() -> None
     torch.ones(1, requires_grad=True).sum().backward()
     engine.leave(told)
     assert told.passes == 1
+
+
+def test_times_of_passes_stay_together_where_more_were_kept_than_there_is_room_for() -> None:
+    engine, nobody = Engine(), Told()
+    engine.listen(nobody, needs_all=False)
+    engine.be_brief(get_ident())
+    run = engine._observed(lambda: None)
+    for _ in range(MOST_BRIEF):
+        run()
+    taken = []
+    for _ in range(10):  # Passes end while they are taken.
+        run()
+        taken.append(engine.brief.popleft())
+    taken += engine.brief
+    engine.leave(nobody)
+    assert nobody.passes == 0
+    times = [second for one in taken for second in one]
+    assert times == sorted(times)
 
 
 def loss_of(model: nn.Module) -> torch.Tensor:

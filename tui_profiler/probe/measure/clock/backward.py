@@ -44,8 +44,8 @@ MOST_SECONDS = 64
 """Of the last passes that are kept."""
 CALIBRATED = 200
 """Passes, of which the fastest tells what keeping its times takes."""
-MOST_BRIEF = 40_000
-"""Seconds of passes that wait to be taken."""
+MOST_BRIEF = 20_000
+"""Passes that nobody was told of, whose times wait to be taken."""
 LONGEST_TOLD = 100e-6
 """Seconds: what took longer was interrupted, or is told by whoever did it."""
 
@@ -90,8 +90,8 @@ class Engine:
         """Seconds that telling of outermost passes took, without what listens to roots."""
         self._brief_thread = 0
         """Whose passes are told to nobody; 0: none."""
-        self.brief: deque[float] = deque(maxlen=MOST_BRIEF)
-        """When those began and ended, by turns; one inside of another comes before it."""
+        self.brief: deque[tuple[float, float]] = deque(maxlen=MOST_BRIEF)
+        """When those began and ended; one inside of another comes before it."""
 
     def listen(self, listener: Listener, *, needs_all: bool = True) -> str:
         """Begin to tell; returns why passes cannot be observed, or an empty string.
@@ -163,7 +163,7 @@ class Engine:
                 try:
                     return before(*args, **kwargs)
                 finally:
-                    self.brief.extend((began, perf_counter()))
+                    self.brief.append((began, perf_counter()))
             if thread in self._under_way or is_in_backward():  # A device has threads of its own.
                 return run(*args, **kwargs)
             asked = perf_counter()

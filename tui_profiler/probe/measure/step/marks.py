@@ -57,8 +57,8 @@ MOST_FRAMES = 16
 """Between the step of an optimizer and that of its base class."""
 CALIBRATED = 200
 """Steps, of which the fastest tells what keeping its times takes."""
-MOST_BRIEF = 40_000
-"""Seconds of one kind that wait to be taken."""
+MOST_BRIEF = 20_000
+"""Times of one kind that wait to be taken."""
 LONGEST_TOLD = 100e-6
 """Seconds: what took longer was interrupted, or is told by whoever did it."""
 COMPILED = "the program's optimizer step is compiled"
@@ -147,10 +147,10 @@ class StepMarks:
         """Why a kind of mark is not told."""
         self.spent = 0.0
         """Seconds that telling of optimizers took."""
-        self.brief: dict[Kind, deque[float]] = {
+        self.brief: dict[Kind, deque[tuple[float, float]]] = {
             kind: deque(maxlen=MOST_BRIEF) for kind in get_args(Kind)
         }
-        """When what nobody was told of began and ended, by turns, of each kind."""
+        """When what nobody was told of began and ended, of each kind."""
         self._brief_steps = self.brief["optimizer"]
         self._brief: BriefMarks | None = None
         self._not_brief: set[int] = set()
@@ -281,7 +281,7 @@ class StepMarks:
                 try:
                     return before(*args, **kwargs)
                 finally:
-                    times.extend((began, perf_counter()))
+                    times.append((began, perf_counter()))
             try:
                 return before(*args, **kwargs)
             finally:
@@ -332,7 +332,7 @@ class StepMarks:
         if brief is not None and brief.subject == id(stepped) and brief.thread == thread:
             began, brief.began = brief.began, 0.0
             if began and not brief.is_last():
-                self._brief_steps.extend((began, ended))
+                self._brief_steps.append((began, ended))
                 brief.ended = ended
                 brief.end(ended)
                 return

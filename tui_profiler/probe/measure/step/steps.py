@@ -172,11 +172,11 @@ class _BriefTimes:
         self._times: dict[PartName, tuple[list[float], list[float]]] = {}
         """When they began, and when they ended: the latter in order."""
 
-    def add(self, part: PartName, times: Sequence[float]) -> None:
-        """Add times: began and ended by turns."""
+    def add(self, part: PartName, times: Sequence[tuple[float, float]]) -> None:
+        """Add times at which one began and ended."""
         began, ended = self._times.setdefault(part, ([], []))
-        began += times[::2]
-        ended += times[1::2]
+        began += [one for one, _ in times]
+        ended += [one for _, one in times]
 
     def inside(self, since: float, until: float) -> list[Span]:
         """Return what ended in a time; the innermost first where one is inside of another."""
@@ -481,7 +481,7 @@ class TrainingSteps:
             if times:
                 self._seen.add(kind)
             if kind == "optimizer":
-                self.brief_seconds += self._brief_step_seconds * len(times) / 2
+                self.brief_seconds += self._brief_step_seconds * len(times)
         times = _taken(ENGINE.brief)
         self._brief.add("backward", times)
         if times:
@@ -849,11 +849,11 @@ def source_lines(lines: Counter[Line]) -> tuple[SourceLine, ...]:
     )
 
 
-def _outermost_seconds(times: Sequence[float]) -> list[float]:
+def _outermost_seconds(times: Sequence[tuple[float, float]]) -> list[float]:
     """Return the seconds of passes that are inside of no other: those end before the outer one."""
     found: list[float] = []
     outer = math.inf
-    for began, ended in zip(times[-2::-2], times[::-2], strict=True):
+    for began, ended in reversed(times):
         if ended <= outer:
             found.append(ended - began)
             outer = began
