@@ -342,7 +342,7 @@ class Temperature(Part, frozen=True):
     """One temperature sensor of the processor."""
 
     name: str
-    """As its driver labels it: ``Package id 0``, ``Tctl``."""
+    """As its driver labels it: ``Package id 0``, ``Tctl``; ``Tctl (1)`` of the second of two."""
     celsius: Figure
     critical_celsius: Figure
     """Above it the processor throttles or turns itself off."""

@@ -36,6 +36,16 @@ def test_each_package_has_its_own_sensor_and_other_sensors_are_left_out(tmp_path
     )
 
 
+def test_packages_whose_sensors_have_one_name_are_told_apart(tmp_path: Path) -> None:
+    sensors(tmp_path, 1, "coretemp")
+    for number, degrees in enumerate((45_000, 61_000), 2):
+        sensors(tmp_path, number, "k10temp", ("Tctl", degrees, None))
+    assert Thermometer(tmp_path).temperatures() == (
+        Temperature("Tctl (0)", 45.0, NOT_TOLD),
+        Temperature("Tctl (1)", 61.0, NOT_TOLD),
+    )
+
+
 @pytest.mark.parametrize(
     ("driver", "rows", "expected"),
     [

@@ -5,13 +5,16 @@
 2. AMD's ``k10temp`` has ``Tctl``, which cooling goes by, with an offset on some processors, and on
    those also ``Tdie``, without it. ``Tccd1`` and following are parts of the package.
 3. On Arm thermal zones of the cores are ``cpu_thermal``, ``cpu0_thermal``, ``soc_thermal``.
-4. Sensors of the mainboard (``acpitz``, ``nct6775``) are not the processor's: they are not given.
+4. Where several packages have sensors of one name, as two sockets of AMD do, the package's place in
+   the kernel's order is added: ``Tctl (0)``, ``Tctl (1)``.
+5. Sensors of the mainboard (``acpitz``, ``nct6775``) are not the processor's: they are not given.
 
 Source: Linux, Documentation/hwmon/coretemp.rst, k10temp.rst, sysfs-interface.rst (thousandths of a
 degree Celsius).
 """
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,21 +47,20 @@ class Thermometer:
     """
 
     def __init__(self, hwmon: Path = _HWMON) -> None:
-        self._packages: list[list[_Sensor]] = []
+        packages: list[list[_Sensor]] = []
         for folder in sorted(hwmon.glob("hwmon*"), key=lambda path: (len(path.name), path.name)):
             driver = _text(folder / "name")
             sensors = _sensors(folder, driver)
             if driver in _X86:
-                self._packages.append(_of_package(sensors, _X86[driver]))
+                packages.append(_of_package(sensors, _X86[driver]))
             elif _ARM.fullmatch(driver):
-                self._packages.append(sensors[:1])
+                packages.append(sensors[:1])
+        self._packages = _told_apart([sensors for sensors in packages if sensors])
 
     def temperatures(self) -> tuple[Temperature, ...] | Unknown:
         """Return the temperature of each package now."""
         found = [
-            max((one.reading() for one in sensors), key=_hotness)
-            for sensors in self._packages
-            if sensors
+            max((one.reading() for one in sensors), key=_hotness) for sensors in self._packages
         ]
         return tuple(found) or _NO_SENSOR
 
@@ -78,6 +80,18 @@ def _of_package(sensors: list[_Sensor], labels: tuple[str, ...]) -> list[_Sensor
         if found:
             return found[:1]
     return sensors
+
+
+def _told_apart(packages: list[list[_Sensor]]) -> list[list[_Sensor]]:
+    """Return the sensors of each package, with its place where others have the same name."""
+    packages_with = Counter(name for sensors in packages for name in {one.name for one in sensors})
+    return [
+        [
+            one._replace(name=f"{one.name} ({place})") if packages_with[one.name] > 1 else one
+            for one in sensors
+        ]
+        for place, sensors in enumerate(packages)
+    ]
 
 
 def _hotness(one: Temperature) -> float:
