@@ -85,6 +85,21 @@ def test_a_maker_that_fails_is_one_gpu_without_figures_and_moves_no_other() -> N
     assert [one.index for one in again] == [0, 2]
 
 
+def test_no_number_is_given_twice_where_a_driver_or_a_gpu_appears_later() -> None:
+    first, second = Makers("X", BROKEN), Makers("Y", 1)
+    gpus = Gpus(drivers=[first, second])
+    found = gpus.processes(0.0)
+    assert found == ((0, (GpuProcess(0, 0.0, 0.0),)), (-1, BROKEN))
+    first.answer = 1
+    later = gpus.gpus(0.0)
+    assert not isinstance(later, Unknown)
+    assert [(one.index, one.name) for one in later] == [(1, "1: X A"), (0, "0: Y A")]
+    second.answer = 2
+    more = gpus.energy(0.0)
+    assert not isinstance(more, Unknown)
+    assert [one.name for one in more] == ["1: X A", "0: Y A", "2: Y B"]
+
+
 @pytest.mark.parametrize(
     ("answers", "expected"),
     [

@@ -1,13 +1,16 @@
 """All GPUs of this machine, whoever made them, numbered one after another.
 
-1. NVIDIA's come first and keep NVML's numbers; those of the next maker follow when they are first
-   seen, and keep their numbers after.
+1. A GPU gets its number when it is first seen, and keeps it: NVIDIA's come first with NVML's
+   numbers, those of the next maker follow. No number is given twice: where a driver fails at first
+   and another maker has its numbers by then, its GPUs follow those. So a second ``Gpus`` that first
+   asks at another moment (energy, the viewer) can number them otherwise, until both are closed.
 2. A maker whose driver is there and fails, beside others that answer, is one GPU without figures.
    One whose library is not installed is told only where no GPU answers: most laptops have a second
    GPU that nobody computes on.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -46,10 +49,10 @@ class Gpus:
             all_makers: list[Driver] = [Jetson(nvml), Amd(cuda_uuids), Intel()]
             drivers = [nvml] if device_indices is not None else all_makers
         self._drivers = tuple(drivers)
-        self._counts = [0] * len(self._drivers)
-        """GPUs of each driver, when it last answered."""
         self._firsts: dict[int, int] = {}
-        """Number of the first GPU of a driver, by the driver's place."""
+        """Number that the first GPU of a driver has, by the driver's place."""
+        self._numbers: dict[tuple[int, int], int] = {}
+        """By the driver's place and the driver's own number."""
 
     def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
         """Ask every GPU for all its figures.
@@ -58,8 +61,8 @@ class Gpus:
             now: Seconds of a clock that only goes forward.
         """
 
-        def numbered(gpu: Gpu, first: int) -> Gpu:
-            number = first + gpu.index
+        def numbered(gpu: Gpu, number_of: Callable[[int], int]) -> Gpu:
+            number = number_of(gpu.index)
             return replace(gpu, index=number, name=f"{number}: {_model(gpu.name)}")
 
         return self._each(lambda one: one.gpus(now), numbered, unknown_gpu)
@@ -71,8 +74,8 @@ class Gpus:
             now: As for ``gpus``.
         """
 
-        def numbered(one: EnergyOfGpu, first: int) -> EnergyOfGpu:
-            number = first + one.number
+        def numbered(one: EnergyOfGpu, number_of: Callable[[int], int]) -> EnergyOfGpu:
+            number = number_of(one.number)
             return one._replace(number=number, name=f"{number}: {_model(one.name)}")
 
         def failed(maker: str, why: Unknown) -> EnergyOfGpu:
@@ -88,7 +91,7 @@ class Gpus:
         """
         return self._each(
             lambda one: one.processes(now),
-            lambda of, first: (first + of[0], of[1]),
+            lambda of, number_of: (number_of(of[0]), of[1]),
             lambda _maker, why: (_NOT_NUMBERED, why),
         )
 
@@ -100,7 +103,7 @@ class Gpus:
     def _each(
         self,
         ask: Callable[[Driver], tuple[_T, ...] | Unknown],
-        numbered: Callable[[_T, int], _T],
+        numbered: Callable[[_T, Callable[[int], int]], _T],
         failed: Callable[[str, Unknown], _T],
     ) -> tuple[_T, ...] | Unknown:
         found: list[_T] = []
@@ -110,9 +113,7 @@ class Gpus:
             answer = ask(driver)
             if not isinstance(answer, Unknown):
                 is_answered = True
-                self._counts[place] = len(answer)
-                first = self._firsts.setdefault(place, sum(self._counts[:place]))
-                found += [numbered(one, first) for one in answer]
+                found += [numbered(one, partial(self._number, place)) for one in answer]
             elif answer not in driver.absent:
                 failures.append((driver, answer))
         if found:
@@ -123,6 +124,15 @@ class Gpus:
         if failures:
             return Unknown("; ".join(f"{driver.maker}: {why.reason}" for driver, why in failures))
         return () if is_answered else NO_GPU
+
+    def _number(self, place: int, index: int) -> int:
+        """Return the number of a GPU, the next that is free where it was not seen before."""
+        if (place, index) not in self._numbers:
+            free = max(self._numbers.values(), default=-1) + 1
+            wanted = self._firsts.setdefault(place, free) + index
+            is_taken = wanted in self._numbers.values()
+            self._numbers[place, index] = free if is_taken else wanted
+        return self._numbers[place, index]
 
 
 def unknown_gpu(maker: str, why: Unknown) -> Gpu:
