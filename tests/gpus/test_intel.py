@@ -115,6 +115,27 @@ show(intel.gpus(1.0))
     assert (first.utilisation, second.utilisation, second.processes) == (0.25, 0.2, ())
 
 
+def test_a_gpu_that_was_lost_is_looked_for_again(driver: Path) -> None:
+    # Its frequency domain cannot be listed while it is lost: the handles of before are of no use.
+    program = f"""
+fake.fake_fail(b"zesDeviceEnumFrequencyDomains", 0, {LOST})
+fake.fake_fail(b"zesDevicePciGetState", 0, {LOST})
+show(intel.gpus(0.0))
+fake.fake_mend()
+show(intel.gpus(29.0))
+show(intel.gpus(30.0))
+fake.fake_pass(500)
+show(intel.gpus(61.0))
+"""
+    lost, early, again, later = readings(driver, program)
+    assert not any(isinstance(one, Unknown) for one in (lost, early, again, later))
+    assert lost[0].pcie_width == Unknown("the GPU was lost")
+    assert early[0].clock_hertz == NOT_TOLD
+    assert [gpu.clock_hertz for gpu in again] == [2.05e9, NOT_TOLD]
+    assert again[0].power_watts == AGAIN
+    assert later[0].power_watts == 140  # The same handles: they were listed once.
+
+
 def test_a_driver_that_does_not_start_is_a_reason_and_is_tried_again(driver: Path) -> None:
     program = f"""
 import os

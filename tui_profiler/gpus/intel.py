@@ -5,6 +5,7 @@
 2. Of domains those of the whole card are read; a GPU of several tiles has others for each tile.
 3. ``pyzes`` 0.1 binds neither fans nor error counters nor links between GPUs, and looks for the
    loader in Debian's folder only.
+4. A GPU that was lost has other handles when it is back: all are listed anew after 30 s.
 
 Source: oneAPI Level Zero Specification 1.13, Sysman: ``zes_engine_stats_t``,
 ``zes_power_energy_counter_t`` (microjoules, microseconds), ``zes_freq_state_t`` (megahertz),
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 from tui_profiler.gpus.driver import (
     NEEDS_SECOND,
     NOT_TOLD,
+    RETRY_SECONDS,
     EnergyOfGpu,
     OfProcesses,
     Opened,
@@ -50,6 +52,7 @@ _REASONS = {
     _UNINITIALISED: "the Intel driver is not loaded",
     0x78000003: NOT_TOLD.reason,
 }
+_GONE = frozenset({_LOST, _UNINITIALISED})
 # zes_freq_throttle_reason_flags_t. The last two are 0x1 | 0x2 and 0x8 of newer drivers.
 _THROTTLES = {
     0x1: "power limit",
@@ -94,6 +97,8 @@ class Intel:
     def __init__(self, cards: Path = _CARDS) -> None:
         self._cards = cards
         self._devices = Opened(self._open, lambda _: None)
+        self._list_again_at: float | None = None
+        """Half a minute after one was lost: until then the others answer."""
 
     def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
         """Ask every GPU for all its figures.
@@ -122,12 +127,18 @@ class Intel:
     def close(self) -> None:
         """Forget the handles: Sysman itself has no end but that of the process."""
         self._devices.close()
+        self._list_again_at = None
 
     def _each(self, now: float, ask: "Callable[[_Device], _T]") -> tuple[_T, ...] | Unknown:
+        if self._list_again_at is not None and now >= self._list_again_at:
+            self.close()
         devices = self._devices.get(now)
         if isinstance(devices, Unknown):
             return devices
-        return tuple(ask(device) for device in devices)
+        answers = tuple(ask(device) for device in devices)
+        if self._list_again_at is None and any(device.is_gone for device in devices):
+            self._list_again_at = now + RETRY_SECONDS
+        return answers
 
     def _open(self) -> "tuple[_Device, ...] | Unknown":
         found = _open()
@@ -184,6 +195,8 @@ class _Device:
         self._library = library
         self._handle = handle
         self.index = index
+        self.is_gone = False
+        """Whether no handle of it works any more."""
         name = b"" if described is None else described.name
         self._name = name.decode(errors="replace") or "Intel GPU"
         self._uuid = "" if described is None else bytes(described.uuid.id).hex()
@@ -249,7 +262,7 @@ class _Device:
         if not code and many.value:
             code = function(self._handle, ctypes.byref(many), states)
         if code:
-            return _reason(code)
+            return self._failed(code)
         found = [
             GpuProcess(int(one.processId), float(one.memSize), _NO_SHARE)
             for one in states[: many.value]
@@ -314,7 +327,7 @@ class _Device:
             for sensor in _whole([one for one in self._sensors if one.kind == kind]):
                 celsius = ctypes.c_double()
                 code = self._library.zesTemperatureGetState(sensor.handle, ctypes.byref(celsius))
-                return _reason(code) if code else celsius.value
+                return self._failed(code) if code else celsius.value
         return NOT_TOLD
 
     def _energy(self) -> Any:
@@ -336,7 +349,7 @@ class _Device:
             if not code and many.value:
                 code = library.zesPowerGetLimitsExt(domain.handle, ctypes.byref(many), limits)
             if code:
-                return _reason(code)
+                return self._failed(code)
             for one in limits[: many.value]:
                 if one.level == _SUSTAINED and one.limitUnit == _OF_POWER and one.limit > 0:
                     return float(one.limit / 1e3)
@@ -366,7 +379,11 @@ class _Device:
         if constant:
             found.stype = getattr(self._library, f"ZES_STRUCTURE_TYPE_{constant}")
         code = getattr(self._library, function)(handle, ctypes.byref(found))
-        return _reason(code) if code else found
+        return self._failed(code) if code else found
+
+    def _failed(self, code: int) -> Unknown:
+        self.is_gone = self.is_gone or code in _GONE
+        return _reason(code)
 
 
 def _whole(domains: Sequence[_Domain]) -> Sequence[_Domain]:
