@@ -100,6 +100,25 @@ def test_no_number_is_given_twice_where_a_driver_or_a_gpu_appears_later() -> Non
     assert [one.name for one in more] == ["1: X A", "0: Y A", "2: Y B"]
 
 
+def test_what_the_binding_of_one_maker_raises_hides_no_other() -> None:
+    class OfAnotherRelease(Makers):
+        """Its binding names a figure otherwise."""
+
+        def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
+            raise KeyError("pcie_metric")
+
+    gpus = Gpus(drivers=[Makers("X", 1), OfAnotherRelease("Y", 1)])
+    why = Unknown("GPU counters failed: KeyError: 'pcie_metric'")
+    found = gpus.gpus(0.0)
+    assert not isinstance(found, Unknown)
+    assert [(one.name, one.utilisation) for one in found] == [("0: X A", 0.0), ("Y GPU", why)]
+    assert gpus.energy(0.0) == (
+        EnergyOfGpu(0, "0: X A", 0.0, 2.0, 3.0),
+        EnergyOfGpu(-1, "Y GPU", why, why, why),
+    )
+    assert gpus.processes(0.0) == ((0, (GpuProcess(0, 0.0, 0.0),)), (-1, why))
+
+
 @pytest.mark.parametrize(
     ("answers", "expected"),
     [
@@ -121,10 +140,18 @@ def test_without_gpus_the_reasons_are_told(
 
 
 def test_what_failed_to_open_is_opened_again_after_half_a_minute() -> None:
-    answers: list[str | Unknown] = [BROKEN, "open", "open again"]
+    answers: list[str | Unknown] = ["open", "open again"]
+    refusals = [AttributeError("zesInit")]
     closed: list[str] = []
-    opened = Opened(lambda: answers.pop(0), closed.append)
-    assert opened.get(0.0) == opened.get(29.9) == BROKEN
+
+    def opening() -> str | Unknown:
+        if refusals:
+            raise refusals.pop()
+        return answers.pop(0)
+
+    opened = Opened(opening, closed.append)
+    refused = Unknown("GPU counters failed: AttributeError: zesInit")
+    assert opened.get(0.0) == opened.get(29.9) == refused
     assert opened.get(30.0) == opened.get(31.0) == "open"
     assert opened.fail(ABSENT, 32.0) == opened.get(33.0) == ABSENT
     assert closed == ["open"]

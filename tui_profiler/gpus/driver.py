@@ -1,7 +1,8 @@
 """What every maker's GPUs are asked, and a library that is opened when it is first asked.
 
 1. Nothing here raises because of a driver: one that is absent, too old, or dies in the middle of a
-   session is an ``Unknown`` with its reason, and one GPU's failure never hides the others.
+   session is an ``Unknown`` with its reason, and one GPU's failure never hides the others. What a
+   binding of another release raises is caught for each maker (``gpus.py``), and when it is opened.
 2. A driver that failed is opened again after 30 s, not before: opening can take seconds.
 3. Calls can block while a GPU falls off its bus, so that they belong in a thread (``watch.py``).
 """
@@ -29,6 +30,11 @@ def most_memory_first(found: Iterable[GpuProcess]) -> tuple[GpuProcess, ...]:
         return 0.0 if isinstance(one.memory_bytes, Unknown) else one.memory_bytes
 
     return tuple(sorted(found, key=held, reverse=True)[:MOST_PROCESSES])
+
+
+def unexpected(error: Exception) -> Unknown:
+    """Return the reason where a maker's binding raised what it does not document."""
+    return Unknown(f"GPU counters failed: {type(error).__name__}: {error}")
 
 
 def has_card(cards: Path, vendor: str) -> bool:
@@ -99,7 +105,10 @@ class Opened(Generic[_T]):
         if self._opened is None:
             if now < self._retry_at:
                 return self._failure
-            found = self._opening()
+            try:
+                found = self._opening()
+            except Exception as error:  # the border to a maker's library (rule 1)
+                found = unexpected(error)
             if isinstance(found, Unknown):
                 return self.fail(found, now)
             self._opened = found

@@ -16,7 +16,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from tui_profiler.gpus.amd import Amd
-from tui_profiler.gpus.driver import Driver, EnergyOfGpu, OfProcesses
+from tui_profiler.gpus.driver import Driver, EnergyOfGpu, OfProcesses, unexpected
 from tui_profiler.gpus.intel import Intel
 from tui_profiler.gpus.jetson import Jetson
 from tui_profiler.gpus.nvml import Nvml
@@ -110,7 +110,10 @@ class Gpus:
         failures: list[tuple[Driver, Unknown]] = []
         is_answered = False
         for place, driver in enumerate(self._drivers):
-            answer = ask(driver)
+            try:
+                answer = ask(driver)
+            except Exception as error:  # the border of one maker: the others are asked all the same
+                answer = unexpected(error)
             if not isinstance(answer, Unknown):
                 is_answered = True
                 found += [numbered(one, partial(self._number, place)) for one in answer]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
+from tui_profiler.gpus.driver import unexpected
 from tui_profiler.gpus.gpus import Gpus
 from tui_profiler.messages import Unknown
 
@@ -100,7 +101,7 @@ class GpuWatch(Generic[_T]):
         while (now := self._questions.get()) is not None:
             try:
                 self._answer = self._ask(self._gpus, now)
-            except Exception as error:  # the thread's border: a maker's library may do anything
-                self._answer = Unknown(f"GPU counters failed: {type(error).__name__}: {error}")
+            except Exception as error:  # the thread's border
+                self._answer = unexpected(error)
             self._answered.set()
         self._gpus.close()
