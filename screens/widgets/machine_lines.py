@@ -182,7 +182,7 @@ def _gpu(look: Look, gpu: Gpu, index: int, label: str) -> tuple[Line, ...]:
     hot = _or_dash(gpu.temperature_celsius, degrees, look)
     watts = _or_dash(gpu.power_watts, lambda value: f"{value:.0f} W", look)
     lines = [row(tuple(left), ((f"{hot}  {watts.rjust(5)}", "ink"),), look)]
-    if gpu.throttled_by:
+    if gpu.throttled_by and not isinstance(gpu.throttled_by, Unknown):
         held = f"! throttled by {safe(gpu.throttled_by)}"
         lines.append(row(((" " * LABEL, "muted"), (held, "warning")), EMPTY, look))
     errors = known(gpu.ecc.volatile_uncorrected)

@@ -43,6 +43,7 @@ _NO_AGGREGATE = Unknown("AMD's driver counts errors since it was loaded only")
 _NO_LINKS = Unknown("not read from AMD GPUs")
 _ONE_POWER = Unknown("an AMD GPU reports its own power only")
 _BOTH_DIRECTIONS = Unknown("amdsmi measures PCIe traffic for one second per call")
+_NOT_ASKED = Unknown("not asked yet: two GPUs per sample, in turns")
 _NO_SHARE = Unknown("amdsmi does not report it per process")
 _REASONS = {
     2: NOT_TOLD.reason,
@@ -190,7 +191,7 @@ class _Device:
 
     def __init__(self, library: ModuleType, index: int, handle: object, turns: int) -> None:
         self._turn, self._turns = index, turns
-        self._throttles = ""
+        self._throttles: str | Unknown = _NOT_ASKED
         self._library = library
         self._handle = handle
         self.index = index
@@ -286,14 +287,12 @@ class _Device:
     def _clock(self, kind: object) -> Figure:
         return _figure(self._ask("amdsmi_get_clock_info", kind), "clk", 1e6)
 
-    def _throttled_by(self) -> str:
+    def _throttled_by(self) -> str | Unknown:
         """Return what throttles it, as it was when its turn was: asking takes 100 ms."""
         self._turn += 1
         if self._turn % self._turns == 0:
             active = self._ask("amdsmi_get_violation_status")
-            told = {} if isinstance(active, Unknown) else active
-            words = (word for name, word in _VIOLATIONS.items() if told.get(name) is True)
-            self._throttles = ", ".join(words)
+            self._throttles = active if isinstance(active, Unknown) else _throttles(active)
         return self._throttles
 
     def _fan_share(self) -> Figure:
@@ -336,6 +335,13 @@ def _code(error: Exception) -> int:
 def _reason(error: Exception) -> Unknown:
     said = " ".join(str(getattr(error, "err_info", error)).split())
     return Unknown(_REASONS.get(_code(error)) or f"amdsmi error {_code(error)}: {said}")
+
+
+def _throttles(active: dict[str, object]) -> str | Unknown:
+    told = {name: active.get(name) for name in _VIOLATIONS}
+    if not any(isinstance(value, bool) for value in told.values()):
+        return NOT_TOLD
+    return ", ".join(_VIOLATIONS[name] for name, value in told.items() if value is True)
 
 
 def _figure(answer: Any, name: str | None = None, unit: float = 1.0) -> Figure:

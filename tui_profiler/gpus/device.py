@@ -74,10 +74,10 @@ def _reason_of_code(code: int) -> Unknown:
     return Unknown(_REASONS.get(code) or f"NVML error {code}")
 
 
-def _throttles(answer: int | Unknown) -> str:
+def _throttles(answer: int | Unknown) -> str | Unknown:
     """Put the reasons that hold the clock down into words; an idle GPU is not held down."""
     if isinstance(answer, Unknown):
-        return ""
+        return answer
     reasons = answer & ~_IDLE
     if reasons & _HARDWARE_CAUSES:
         reasons &= ~_HARDWARE_SLOWDOWN

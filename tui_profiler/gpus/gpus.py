@@ -140,7 +140,7 @@ class Gpus:
 
 def unknown_gpu(maker: str, why: Unknown) -> Gpu:
     """Return a GPU of which nothing is known but the reason."""
-    return Gpu(f"{maker} GPU", why, why, why, why, why, why, why, "")
+    return Gpu(f"{maker} GPU", why, why, why, why, why, why, why, throttled_by=why)
 
 
 def _model(name: str) -> str:

@@ -225,7 +225,7 @@ class _Device:
             power_watts=watts,
             power_limit_watts=self._limit_watts(),
             clock_hertz=_member(clock, "actual", 1e6),
-            throttled_by="" if isinstance(clock, Unknown) else _throttles(clock.throttleReasons),
+            throttled_by=clock if isinstance(clock, Unknown) else _throttles(clock.throttleReasons),
             index=self.index,
             uuid=self._uuid,
             power_instant_watts=_ONE_POWER,

@@ -120,7 +120,7 @@ class Jetson:
             power_watts=watts,
             power_limit_watts=NOT_TOLD,
             clock_hertz=hertz,
-            throttled_by="",
+            throttled_by=NOT_TOLD,
             index=0,
             # There is no other to be seen.
             cuda_index=0 if os.environ.get("CUDA_VISIBLE_DEVICES", "0") == "0" else None,

@@ -167,8 +167,8 @@ class Gpu(Part, frozen=True):
     power_limit_watts: Figure
     clock_hertz: Figure
     """Of the multiprocessors, or what the maker calls so."""
-    throttled_by: str
-    """Why the clock is throttled; empty if it is not."""
+    throttled_by: str | Unknown
+    """Why the clock is throttled; empty if it is not, in older recordings also if not known."""
     index: int = -1
     """Number on this machine: NVIDIA's as NVML has them, then those of other makers; -1 in
     recordings without it, and where a maker's driver fails."""

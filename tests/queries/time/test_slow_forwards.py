@@ -177,12 +177,13 @@ def test_steal_is_a_cause_where_its_counter_rose_and_nothing_was_waited_for() ->
     [
         ("cuda:0", "temperature", 0.9e9, {"gpu clock": 0.065, "on a core": 0.035}),
         ("cuda:0", "", 0.9e9, {"on a core": 0.1}),
+        ("cuda:0", Unknown("no turn yet"), 0.9e9, {"on a core": 0.1}),
         ("cuda:0", "power limit", 1.7e9, {"on a core": 0.1}),
         ("cpu", "temperature", 0.9e9, {"on a core": 0.1}),
     ],
 )
 def test_a_gpu_that_says_why_its_clock_is_lower_is_a_cause(
-    device: str, why: str, hertz: float, expected: dict[str, float]
+    device: str, why: str | Unknown, hertz: float, expected: dict[str, float]
 ) -> None:
     usual = [sample(float(at), gpus=(replace(GPU, clock_hertz=1.8e9),)) for at in range(8)]
     low = sample(11.0, gpus=(replace(GPU, clock_hertz=hertz, throttled_by=why),))

@@ -228,6 +228,8 @@ def test_each_figure_of_a_gpu_has_its_own_name() -> None:
     assert (found["index"], found["cuda_index"]) == (3, 1)
     assert found["throttled_by"] == "power"
     assert found["processes"][0]["pid"] == 42
+    unknown = gpu_report(replace(gpu, throttled_by=messages.Unknown("no turn yet")))
+    assert unknown["throttled_by"] is None
     old = gpu_report(replace(gpu, index=-1, uuid="", cuda_index=None))
     assert (old["index"], old["uuid"], old["cuda_index"]) == (None, None, None)
 

@@ -140,6 +140,7 @@ def test_temperatures_errors_and_links_have_their_lines() -> None:
     why, off = messages.Unknown("this GPU has no NVLink"), messages.Unknown("no ECC here")
     bare = replace(GPU, ecc=messages.EccErrors(off, off, off, off))
     bare = replace(bare, links=messages.GpuLinks(*[why] * 6), fan_share=why)
+    bare = replace(bare, throttled_by=messages.Unknown("no turn yet"))
     cold = messages.Throttle(0.0, 0.0, off, off)
     none = replace(FULL, gpus=(bare,), temperatures=messages.Unknown("no sensor"), throttle=cold)
     session = measured(none)
@@ -150,6 +151,7 @@ def test_temperatures_errors_and_links_have_their_lines() -> None:
     shown = part(session, "gpu 0: NVIDIA Fake")
     assert shown.count("NVLink – this GPU has no NVLink") == 1
     assert "ECC errors – no ECC here" in shown
+    assert "throttling – no turn yet" in shown
     assert not any(line.startswith(("temp ", "! ")) for line in part(session, "machine"))
 
 

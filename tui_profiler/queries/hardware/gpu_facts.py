@@ -1,4 +1,4 @@
-"""Memory errors and links of a GPU as facts, for the machine screen and for reports."""
+"""Throttling, memory errors and links of a GPU as facts, for the machine screen and for reports."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -11,8 +11,13 @@ Fact: TypeAlias = tuple[str, Figure, Callable[[float], str]]
 
 
 def gpu_facts(gpu: Gpu) -> list[Fact]:
-    """Return ECC errors and links; of what the GPU does not have, one fact with the reason."""
-    return [*_ecc(gpu), *_links(gpu)]
+    """Return ECC errors and links; of what the GPU does not have, one fact with the reason.
+
+    What throttles the GPU is among them where that is not known: its warning is shown elsewhere.
+    """
+    why = gpu.throttled_by
+    throttling: list[Fact] = [("throttling", why, _number)] if isinstance(why, Unknown) else []
+    return [*throttling, *_ecc(gpu), *_links(gpu)]
 
 
 def _ecc(gpu: Gpu) -> list[Fact]:

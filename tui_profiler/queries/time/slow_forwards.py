@@ -254,10 +254,11 @@ def _gpu_clock(
     if around is None or not isinstance(gpu, messages.Gpu) or longer <= 0:
         return None
     hertz, usual = messages.known(gpu.clock_hertz), around.usual_gpu_hertz
-    if not gpu.throttled_by or not hertz or not usual or hertz >= LOWER_GPU_CLOCK * usual:
+    why = "" if isinstance(gpu.throttled_by, messages.Unknown) else gpu.throttled_by
+    if not why or not hertz or not usual or hertz >= LOWER_GPU_CLOCK * usual:
         return None
     seconds = min(longer, spent * (1.0 - hertz / usual))
-    clocks = f"GPU at {frequency(hertz)}, usually {frequency(usual)} ({safe(gpu.throttled_by)})"
+    clocks = f"GPU at {frequency(hertz)}, usually {frequency(usual)} ({safe(why)})"
     return Cause("gpu clock", seconds, f"{clocks}, {_lasting(seconds)}")
 
 

@@ -164,7 +164,8 @@ class GpuSample(Part, frozen=True):
     """Rotations per minute of the first fan."""
     ecc: EccSample
     links: LinkSample
-    throttled_by: str
+    throttled_by: Known[str]
+    """Empty if it is not throttled."""
     processes: Known[Annotated[list[ProcessOnGpu], EACH]]
     mig: list[GpuSlice]
     """MIG slices of the GPU."""

@@ -355,7 +355,9 @@ def _gpus(sample: messages.Sample) -> Rows:
             if isinstance(gpu.utilisation, messages.Unknown)
             else f"{units.share(gpu.utilisation)} busy",
             "" if isinstance(gpu.power_watts, messages.Unknown) else f"{gpu.power_watts:.0f} W",
-            f"throttled by {gpu.throttled_by}" if gpu.throttled_by else "",
+            ""
+            if isinstance(gpu.throttled_by, messages.Unknown) or not gpu.throttled_by
+            else f"throttled by {gpu.throttled_by}",
             f"{errors:.0f} uncorrected memory errors"
             if (errors := messages.known(gpu.ecc.volatile_uncorrected))
             else "",
