@@ -21,6 +21,7 @@ from tui_profiler.messages import (
     Gpu,
     GpuLinks,
     GpuProcess,
+    GpuProgramsUnknown,
     GpuProgramUse,
     MigDevice,
     Unknown,
@@ -50,7 +51,7 @@ FIGURES = [
     for name in Gpu.__struct_fields__
     if name not in {"name", "throttled_by", "index", "uuid", "cuda_index", "mig", "ecc", "links"}
 ]
-NOT_SUPPORTED, DRIVER_NOT_LOADED, LOST, UNNAMED = 3, 9, 15, 777
+NOT_SUPPORTED, NO_PERMISSION, DRIVER_NOT_LOADED, LOST, UNNAMED = 3, 4, 9, 15, 777
 
 
 def build(folder: Path, *options: str) -> Path:
@@ -166,6 +167,7 @@ def look(namespace):
         pass
     programs.close()
     print(msgspec.json.encode(seen.gpu_programs).decode(), flush=True)
+    print(msgspec.json.encode(seen.gpu_programs_unknown).decode(), flush=True)
 """
 
 
@@ -175,11 +177,22 @@ def look(namespace):
 def test_the_viewer_names_programs_on_gpus_where_ids_are_the_hosts(
     driver: Path, namespace: str, name: str
 ) -> None:
-    [line] = run(driver, PROGRAMS + f"look({namespace!r})")
+    line, unknown = run(driver, PROGRAMS + f"look({namespace!r})")
+    assert unknown == b"[]"
     no_sample = Unknown("no recent kernel of this process")
     assert msgspec.json.decode(line, type=tuple[GpuProgramUse, ...]) == (
         GpuProgramUse(0, 1234, "", 3 << 30, 0.35),
         GpuProgramUse(0, 4321, name, 1 << 30, no_sample),
+    )
+
+
+def test_a_gpu_whose_programs_cannot_be_read_is_named_beside_the_others(driver: Path) -> None:
+    asked = b"nvmlDeviceGetComputeRunningProcesses_v3"
+    program = f"fake.fake_fail({asked!r}, 1, {NO_PERMISSION}); look('pid:[4026532000]')"
+    line, unknown = run(driver, PROGRAMS + program)
+    assert [one.gpu for one in msgspec.json.decode(line, type=tuple[GpuProgramUse, ...])] == [0, 0]
+    assert msgspec.json.decode(unknown, type=tuple[GpuProgramsUnknown, ...]) == (
+        GpuProgramsUnknown(1, Unknown("no permission to read it")),
     )
 
 

@@ -304,6 +304,14 @@ class GpuProgramUse(Part, frozen=True):
     """Share of the last second or so with one of its kernels running, 0 to 1."""
 
 
+class GpuProgramsUnknown(Part, frozen=True):
+    """One GPU of several whose processes cannot be read."""
+
+    gpu: int
+    """Number of the GPU, as ``Gpu.index``."""
+    why: Unknown
+
+
 class ProgramsSeen(OnWire, frozen=True):
     """Who else uses this machine; made by the source every 2 s, not by the probe."""
 
@@ -321,6 +329,8 @@ class ProgramsSeen(OnWire, frozen=True):
     the probe has told them yet, and in older recordings."""
     gpu_programs: tuple[GpuProgramUse, ...] | Unknown = NOT_RECORDED
     """On each GPU those with most memory, at most eight."""
+    gpu_programs_unknown: tuple[GpuProgramsUnknown, ...] = ()
+    """The GPUs whose processes cannot be read, beside others whose can."""
 
 
 class Throttle(Part, frozen=True):

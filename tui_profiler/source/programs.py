@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from tui_profiler.messages import (
     Figure,
+    GpuProgramsUnknown,
     GpuProgramUse,
     Heartbeat,
     Hello,
@@ -98,6 +99,7 @@ class Programs:
         }
         most = nlargest(MOST_PROGRAMS, used, key=used.__getitem__)
         cores = frozenset[int]() if beside is None else self._allowed_cores(beside)
+        on_gpus = self._of_gpus(now)
         programs = (
             ProgramUse(
                 pid,
@@ -116,19 +118,22 @@ class Programs:
             cores=sum(used.values()),
             count=len(found),
             pressure=Pressure(*(self._pressure(of) for of in ("cpu", "memory", "io"))),
-            gpu_programs=self._gpu_programs(now, {pid: one.name for pid, one in found.items()}),
+            gpu_programs=self._gpu_programs(on_gpus, found),
+            gpu_programs_unknown=_unknown(on_gpus),
         )
 
-    def _gpu_programs(
-        self, now: float, names: dict[int, str]
-    ) -> tuple[GpuProgramUse, ...] | Unknown:
+    def _of_gpus(self, now: float) -> "tuple[_OfGpu, ...] | Unknown":
         if self._gpus is None:
             # When the first frame was drawn: ctypes and the rest take milliseconds.
             from tui_profiler.gpus.gpus import Gpus  # noqa: PLC0415 # rule 1 of the screens' start
             from tui_profiler.gpus.watch import GpuWatch  # noqa: PLC0415
 
             self._gpus = GpuWatch(Gpus.processes)
-        answers = self._gpus.answer(now)
+        return self._gpus.answer(now)
+
+    def _gpu_programs(
+        self, answers: "tuple[_OfGpu, ...] | Unknown", seen: dict[int, _Process]
+    ) -> tuple[GpuProgramUse, ...] | Unknown:
         if isinstance(answers, Unknown):
             return answers
         is_host = _namespace(self._proc) == _HOST_NAMESPACE
@@ -141,7 +146,7 @@ class Programs:
                 GpuProgramUse(
                     gpu,
                     one.pid,
-                    names.get(one.pid, "") if is_host else "",
+                    seen[one.pid].name if is_host and one.pid in seen else "",
                     one.memory_bytes,
                     one.utilisation,
                 )
@@ -194,6 +199,17 @@ class Programs:
             return float(text.partition("avg10=")[2].split()[0]) / 100
         except (OSError, ValueError, IndexError):
             return Unknown("this kernel tells no pressure (CONFIG_PSI)")
+
+
+def _unknown(answers: "tuple[_OfGpu, ...] | Unknown") -> tuple[GpuProgramsUnknown, ...]:
+    """Return the GPUs with a number whose processes cannot be read."""
+    if isinstance(answers, Unknown):
+        return ()
+    return tuple(
+        GpuProgramsUnknown(gpu, processes)
+        for gpu, processes in answers
+        if gpu >= 0 and isinstance(processes, Unknown)
+    )
 
 
 def _namespace(proc: Path) -> str:

@@ -412,9 +412,9 @@ def _gpu(look: Look, gpu: Gpu) -> tuple[Line, ...]:
         for named in programs:
             took = f"{_held(look, named.memory_bytes, named.utilisation)}  pid {named.pid}"
             lines.append(_said(f"  {safe(named.name) or 'process'}", took, look))
-    elif isinstance(gpu.processes, Unknown):
-        lines += absent("processes", safe(gpu.processes.reason), look, _LABEL)
-    else:
+    elif why := _processes_unknown(gpu, look):
+        lines += absent("processes", safe(why.reason), look, _LABEL)
+    elif not isinstance(gpu.processes, Unknown):
         for one in gpu.processes:
             used = _held(look, one.memory_bytes, one.utilisation)
             lines.append(_said(f"process {one.pid}", used, look))
@@ -423,6 +423,16 @@ def _gpu(look: Look, gpu: Gpu) -> tuple[Line, ...]:
         held = "" if isinstance(part.memory_bytes, Unknown) else size(part.memory_bytes)
         lines.append(_said("slice", f"{safe(part.name)}  {held}{number}", look))
     return tuple(lines)
+
+
+def _processes_unknown(gpu: Gpu, look: Look) -> Unknown | None:
+    """Return why neither the program nor the viewer knows who computes on a GPU.
+
+    That the program sees nobody, while the viewer cannot look, does not mean that nobody does.
+    """
+    if isinstance(gpu.processes, Unknown):
+        return gpu.processes
+    return None if gpu.processes else cores.gpu_programs_unknown(look.session, gpu.index)
 
 
 def _held(look: Look, memory_bytes: Figure, utilisation: Figure) -> str:

@@ -107,6 +107,11 @@ def test_programs_on_a_gpu_are_named_as_those_on_the_cores_are() -> None:
     assert named[1] == "process – – pid 78"
     assert len(named) == 5
     assert not any("elsewhere" in line or "\x1b" in line for line in shown)
+    # A GPU whose processes cannot be read does not look unused.
+    why = messages.GpuProgramsUnknown(0, messages.Unknown("no permission to read it"))
+    unread = replace(seen, gpu_programs=seen.gpu_programs[-1:], gpu_programs_unknown=(why,))
+    nobody = apply(measured(replace(FULL, gpus=(replace(GPU, processes=()),))), unread)
+    assert part(nobody, "gpu 0: NVIDIA Fake")[-1] == "processes – no permission to read it"
     # Without a viewer that looked, ids are those of the program's own sample.
     before = measured(
         replace(FULL, gpus=(replace(GPU, processes=(messages.GpuProcess(5, 1.0, unknown),)),))

@@ -60,6 +60,16 @@ def gpu_programs(session: Session, gpu: int) -> tuple[GpuProgramUse, ...]:
     return () if isinstance(seen, Unknown) else tuple(one for one in seen if one.gpu == gpu)
 
 
+def gpu_programs_unknown(session: Session, gpu: int) -> Unknown | None:
+    """Return why it is not known who computes on a GPU; None if it is, or nobody looked."""
+    seen = session.programs
+    if seen is None or seen.gpu_programs == NOT_RECORDED:
+        return None
+    if isinstance(seen.gpu_programs, Unknown):
+        return seen.gpu_programs
+    return next((one.why for one in seen.gpu_programs_unknown if one.gpu == gpu), None)
+
+
 class Throttled(NamedTuple):
     """Shares of the last seconds; 0 where no counter moved."""
 
