@@ -53,7 +53,7 @@ class RanksApp(ProfilerApp):
         if rank is not None:
             self._ranks.chosen = key
             # A server is beside all of them.
-            self._newest = replace(rank.session, serving=self.session.serving)
+            self._newest = replace(rank.session, serving=self._newest.serving)
             self.session = self._newest
             self._explore()
 
