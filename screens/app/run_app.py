@@ -8,10 +8,11 @@
 import asyncio
 from collections.abc import Callable
 
+from msgspec.structs import replace
 from textual.reactive import var
 
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import LoadSpec, Program, Request
+from tui_profiler.messages import LoadSpec, Program, Request, ServingSeen
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source, Told
 from tui_profiler.source.attached import Attached, AttachError, Found, attached, family
@@ -63,6 +64,8 @@ class RunApp(ProfilerApp):
             self._own = self._newest
         else:
             self._own = apply(self._own, message)
+            if isinstance(message, ServingSeen):  # The server is beside all processes.
+                super().take(message)
 
     def send(self, request: Request) -> None:
         """Ask the process that is shown."""
@@ -101,7 +104,7 @@ class RunApp(ProfilerApp):
         rank = beside.workspace.rank(key) if isinstance(beside, Ranks) else None
         if isinstance(beside, Ranks) and rank is not None:
             beside.chosen = key
-            self._newest = self.session = rank.session
+            self._newest = self.session = self._beside_server(rank.session)
             self._explore(rank.program)
 
     def _choose(self, found: Found) -> None:
@@ -146,9 +149,13 @@ class RunApp(ProfilerApp):
         if self._beside is not None:
             self.run_worker(self._leave_beside(), exclusive=True, group="process")
 
+    def _beside_server(self, session: Session) -> Session:
+        """Return the session with the server that the script's source reads."""
+        return replace(session, serving=self._own.serving)
+
     def _begin_beside(self, source: Attached | Ranks) -> None:
         self._beside = source
-        self._newest = self.session = EMPTY
+        self._newest = self.session = self._beside_server(EMPTY)
         self._reading_beside = asyncio.create_task(self._read_beside(source))
 
     async def _read_beside(self, source: Attached | Ranks) -> None:
