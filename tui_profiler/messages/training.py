@@ -171,7 +171,7 @@ class TrainingStep(OnWire, frozen=True):
     samples: int
     """Of the stack, that ``lines`` are from."""
     why_no_lines: str
-    """Why the stack is not sampled; empty where it is."""
+    """Why samples are not among them; empty where all are."""
     why_no_backward: str
     """Why the columns have no backward; empty where they have."""
     dropped: int

@@ -21,6 +21,9 @@ from tests.probe.measure.step.loops import (
 from tui_profiler.messages.training import BackwardLine, TrainingStep
 from tui_profiler.probe.measure.clock.call_recorder import ModelKey
 from tui_profiler.probe.measure.step.outside import MOST_KEPT, OtherModels
+from tui_profiler.probe.measure.step.recorder import FIRST_STEPS
+from tui_profiler.probe.measure.step.source_lines import Line, Sample
+from tui_profiler.probe.measure.step.steps import LAST_STEPS, LEAST_WITHOUT_OTHERS
 
 MS = 1e-3
 
@@ -179,6 +182,46 @@ def test_forwards_of_other_models_are_not_the_other_of_steps_that_are_not_record
     assert told.recorded < told.steps - 30
     assert [one.name for one in told.other_models] == ["Slow"]
     assert "Slow.forward" not in {one.function for one in told.lines}
+
+
+def test_samples_are_told_by_line_again_where_other_models_are_called_no_more() -> None:
+    net, metric = Net(Spent()), torch.nn.Linear(WIDTH, WIDTH)
+    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+    is_recorded, calls_metric = [True], [True]
+    line = Line("log", "/home/user/train.py", 7)
+
+    def step() -> None:
+        if calls_metric[0]:
+            metric(torch.ones(2, WIDTH))
+        net(torch.ones(2, WIDTH)).mean().backward()
+        sgd.step()
+        if not is_recorded[0]:
+            watching.steps._sampler._samples.append(Sample(perf_counter(), line))
+
+    def told_of(steps: int, *, recorded: bool) -> TrainingStep:
+        is_recorded[0] = recorded
+        for _ in range(steps):
+            step()
+        told = watching.take()
+        assert told is not None
+        return told
+
+    watching = Watched(net, torch.ones(2, WIDTH), records=lambda: is_recorded[0])
+    try:
+        for _ in range(FIRST_STEPS):
+            step()
+            watching.take()
+        told = told_of(10, recorded=False)
+        assert "log" not in {one.function for one in told.lines}
+        assert "other models" in told.why_no_lines
+        calls_metric[0] = False
+        told_of(LEAST_WITHOUT_OTHERS + 2, recorded=True)
+        told = told_of(LAST_STEPS, recorded=False)
+        assert "log" in {one.function for one in told.lines}
+        assert told.why_no_lines == ""
+        assert [one.name for one in told.other_models] == ["Linear"]
+    finally:
+        watching.close()
 
 
 def test_models_of_one_class_are_numbered_and_only_so_many_are_told_apart() -> None:

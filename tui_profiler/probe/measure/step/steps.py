@@ -66,6 +66,9 @@ LEAST_STEPS = 8
 LEAST_FOR_SLOW = 100
 LEAST_WITHOUT_FORWARD = 3
 """Recorded steps, after which it is not waited for as one whose forwards are not recorded."""
+LEAST_WITHOUT_OTHERS = 8
+"""Recorded steps in a row without a call of another model, after which samples of steps that are
+not recorded are told again: a model that is called in every second step is missed in one of 256."""
 FAR_OUT = 3.0
 LEAST_FACTOR = 1.5
 """As of forwards (``clock/aggregate.py``)."""
@@ -91,6 +94,9 @@ _OTHER_INPUTS = Unknown("forwards had other inputs than the traced one")
 _TOO_FEW = Unknown("too few steps so far")
 _NO_LINES: Counter[Line] = Counter()
 """Of the many steps in which there was no sample; nothing is added to it."""
+_UNTOLD: Counter[Line] = Counter()
+"""Of steps whose samples are told of by no line; likewise."""
+_OTHERS_UNKNOWN = "whether samples lie in other models is known in recorded steps only"
 _UNSEEN = {
     "data": "no DataLoader was seen",
     "clip": "no clipping by norm was seen",
@@ -291,6 +297,8 @@ class TrainingSteps:
         self._steps = self._dropped = 0
         self._without_forward = 0
         """Recorded steps since the last one that had a forward of the model."""
+        self._without_others = 0
+        """The same, since the last one in which its thread called another model."""
         self._slowest = 0.0
         self._slow: tuple[SlowStep, float] | None = None
         """With the second of ``time.perf_counter`` at which it began."""
@@ -538,8 +546,8 @@ class TrainingSteps:
         """Return the lines of samples that fell into the rest of each of steps in a row."""
         lines: list[Counter[Line]] = [_NO_LINES] * len(ends)
         samples = self._waiting.samples.until(ends[-1])
-        if self._others:
-            return lines  # Their forwards are known in recorded steps only.
+        if samples and self._without_others < LEAST_WITHOUT_OTHERS:
+            return [_UNTOLD] * len(ends)  # Their forwards are known in recorded steps only.
         for sample in samples:
             place = bisect_right(ends, sample.at)
             if sample.at < begins[place]:
@@ -618,6 +626,8 @@ class TrainingSteps:
         self._is_new = True
         if end.is_recorded:
             self._without_forward = 0 if told.forwards else self._without_forward + 1
+            is_other = any(one.thread == end.thread for one in told.others)
+            self._without_others = 0 if is_other else self._without_others + 1
         self._lengths.add((seconds,))
         self._lines.append(lines)
         if end.values is not None:
@@ -757,7 +767,7 @@ class TrainingSteps:
             recompute=mean("recompute") if steps else _TOO_FEW,
             lines=source_lines(lines),
             samples=lines.total(),
-            why_no_lines="",
+            why_no_lines=_OTHERS_UNKNOWN if any(one is _UNTOLD for one in self._lines) else "",
             why_no_backward=self._trouble,
             dropped=self._dropped,
             nodes=nodes.tobytes(),
