@@ -6,6 +6,7 @@ from pathlib import Path
 from time import perf_counter
 
 import torch
+import torch._dynamo.compiled_autograd
 from torch import Tensor
 
 from tests.probe.measure.step.loops import (
@@ -18,6 +19,7 @@ from tests.probe.measure.step.loops import (
     run,
     watched,
 )
+from tui_profiler.messages import Unknown
 from tui_profiler.messages.training import BackwardLine, TrainingStep
 from tui_profiler.probe.measure.clock.call_recorder import ModelKey
 from tui_profiler.probe.measure.step.outside import MOST_KEPT, OtherModels
@@ -143,6 +145,25 @@ def test_the_watched_model_inside_of_another_one_is_not_counted_to_it() -> None:
     assert inside["around forward"] <= other.forward * steps <= rest
     rest = outside["pass"] - inside["backward"]
     assert inside["around backward"] <= other.backward * steps <= rest
+
+
+def test_under_compiled_autograd_no_backward_is_said_to_be_the_loss() -> None:
+    net, teacher = (torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH)) for _ in range(2))
+    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+
+    def step() -> None:
+        loss = net(teacher(torch.ones(2, WIDTH))).mean()
+        with torch._dynamo.compiled_autograd._enable(lambda graph: graph):
+            loss.backward()
+        sgd.step()
+
+    torch._dynamo.reset()
+    with watched(net) as watching:
+        told = run(watching, Spent(), step)
+    assert (told.passes, told.backward_lines) == (1, ())
+    assert "compiled autograd" in told.why_no_backward
+    [other] = told.other_models
+    assert other.backward == Unknown(told.why_no_backward)
 
 
 class Slow(torch.nn.Module):

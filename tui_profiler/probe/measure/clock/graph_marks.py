@@ -221,6 +221,8 @@ class PassSeen(NamedTuple):
     """Whether it came to a marked node."""
     device: DeviceSpan | None = None
     """Of the pass, on a device; None without one."""
+    is_compiled: bool = False
+    """Whether it went through compiled autograd, past all marks."""
 
 
 class GraphMarks:
@@ -307,7 +309,7 @@ class GraphMarks:
             for thread, events in inner.items()
         )
         last = max((place.last_reached() for place in [*self._places.values()]), default=0.0)
-        self._ended_pass = PassSeen(recomputed, last >= self._pass_began, span)
+        self._ended_pass = PassSeen(recomputed, last >= self._pass_began, span, self._is_compiled)
 
     def take_pass(self) -> PassSeen:
         """Return what was seen of the pass that ended last."""

@@ -44,6 +44,8 @@ ByNode: TypeAlias = dict[int, tuple[float, float]]
 APART = -2
 """Instead of a node: a time that belongs to none that it is inside of, because checkpointing ran
 modules again in it, or because the thread waited for a collective."""
+_COMPILED = "backward passes went through compiled autograd, which runs no marks of ours"
+_NOT_NUMBERED = "what some forwards made of autograd's graph is not known"
 FIRST_OTHER = -3
 """Instead of a node: this and those below it are other models, in the order of ``OtherModels``."""
 
@@ -178,6 +180,10 @@ class StepTimes:
         """Backward seconds of other models, without what is inside, by their places."""
         self.why_not_timed = ""
         """Why not all of it is in the columns; empty where it is."""
+        self.why_not_divided = ""
+        """Why of a pass it is not known what lies in models; empty where it is known of all."""
+        self._is_numbered = True
+        """Whether all forwards tell which nodes they made."""
         self._index = index
         self._device = device
         self._calls: list[_Calls] = []
@@ -188,6 +194,8 @@ class StepTimes:
         nodes = event_nodes(forward.modules, began, self._index)
         if forward.numbers is not None:
             self._calls.append(_Calls(forward.thread, nodes, forward.numbers))
+        elif forward.setting is not None and forward.setting.autograd == "grad":
+            self._is_numbered = False
         if self._device is not None:
             found = self._device.take_calls(forward.times)
             if found is None:
@@ -262,6 +270,9 @@ class StepTimes:
         times = by_node(nodes, began, ended)
         others = self._take_others(times)
         self.columns["backward"].append(times)
+        if one.is_compiled or not self._is_numbered:
+            self.why_not_divided = _COMPILED if one.is_compiled else _NOT_NUMBERED
+            return
         modules = times.get(0, (0.0, 0.0))[0] + recompute
         outside = max(clock.ended - one.began - waited - modules - others, 0.0)
         self.passes.append(PassShares(one.line, modules, others, outside))

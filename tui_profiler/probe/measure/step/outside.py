@@ -4,7 +4,9 @@
    backward is found as that of modules is, by the numbers of what their calls made.
 2. What is left of a backward pass was made by no call of a model: the loss, a penalty, a sum. It is
    told by the line of the program that began the pass.
-3. Means are over the set of steps (``StepSet``): of each line and model apart.
+3. Where it is not known what of a pass lies in models (compiled autograd), no line and no backward
+   is told.
+4. Means are over the set of steps (``StepSet``): of each line and model apart.
 """
 
 import linecache
@@ -27,6 +29,8 @@ MOST_KEPT = 256
 """Models that are told apart: a program may make a new one in each step."""
 
 _ON_DEVICE = Unknown("other models' forwards are not timed on a GPU")
+UNDIVIDED = "undivided"
+"""Figures of steps of which it is not known what of their passes lies in models: one per reason."""
 _SHARES = ("modules", "others", "outside")
 
 
@@ -86,7 +90,7 @@ class OtherModels:
 
     def messages(self, steps: StepSet, *, on_device: bool) -> tuple[OtherModel, ...]:
         """Return those that were called in the set, most seconds first."""
-        names = self.names()
+        names, why = self.names(), why_undivided(steps)
         found = [
             (
                 steps.mean(("forward", place)) + steps.mean(("backward", place)),
@@ -94,7 +98,7 @@ class OtherModels:
                     names[place],
                     steps.mean(("calls", place)),
                     _forward(steps, place, on_device=on_device),
-                    steps.mean(("backward", place)),
+                    Unknown(why) if why else steps.mean(("backward", place)),
                 ),
             )
             for place in steps.subjects("calls")
@@ -105,6 +109,11 @@ class OtherModels:
 
 def _forward(steps: StepSet, place: int, *, on_device: bool) -> Figure:
     return _ON_DEVICE if on_device else steps.mean(("forward", place))
+
+
+def why_undivided(steps: StepSet) -> str:
+    """Return why it is not known what of passes in the set lies in models; empty where it is."""
+    return next((str(why) for why in steps.subjects(UNDIVIDED)), "")
 
 
 def pass_figures(passes: Sequence[PassShares]) -> Iterator[tuple[FigureName, float]]:
@@ -118,6 +127,8 @@ def pass_figures(passes: Sequence[PassShares]) -> Iterator[tuple[FigureName, flo
 
 def backward_lines(steps: StepSet) -> tuple[BackwardLine, ...]:
     """Return the lines that begin backward passes in the set, most seconds first."""
+    if why_undivided(steps):
+        return ()
     found = [
         BackwardLine(
             line.function,

@@ -52,6 +52,8 @@ class Pass(NamedTuple):
     """Whether it came to a marked node."""
     device: DeviceSpan | None = None
     """Of it, on a device; None without one, or where its step was not recorded."""
+    is_compiled: bool = False
+    """Whether it went through compiled autograd, past all marks."""
     line: Line | None = None
     """Of the program, that it was begun in; None where its step was not recorded."""
 

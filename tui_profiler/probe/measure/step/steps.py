@@ -48,10 +48,12 @@ from tui_profiler.probe.measure.step.backward_calls import StepTimes
 from tui_profiler.probe.measure.step.kept_gradients import GradientWatch
 from tui_profiler.probe.measure.step.marks import MARKS
 from tui_profiler.probe.measure.step.outside import (
+    UNDIVIDED,
     OtherModels,
     backward_lines,
     pass_figures,
     text_of,
+    why_undivided,
 )
 from tui_profiler.probe.measure.step.parts import Division, PartName, Span, divide
 from tui_profiler.probe.measure.step.recorder import End, Pass, StepRecorder, brief_step_seconds
@@ -673,6 +675,8 @@ class TrainingSteps:
         }
         figures.update(division.seconds.items())
         self._is_timed = True
+        if times.why_not_divided:
+            figures[UNDIVIDED, times.why_not_divided] = 1.0
         if told.others:
             figures |= self._others.figures(told.others, told.forwards)
             figures |= {("backward", place): spent for place, spent in times.others.items()}
@@ -768,7 +772,7 @@ class TrainingSteps:
             lines=source_lines(lines),
             samples=lines.total(),
             why_no_lines=_OTHERS_UNKNOWN if any(one is _UNTOLD for one in self._lines) else "",
-            why_no_backward=self._trouble,
+            why_no_backward=self._trouble or why_undivided(self._set),
             dropped=self._dropped,
             nodes=nodes.tobytes(),
             forward=forward[0].tobytes(),

@@ -187,7 +187,8 @@ def step_section(session: Session) -> Step | Unknown:
         recompute_mean_s=step.recompute,
         parts=_parts(session),
         other=_lines(step.lines) or Unknown(step.why_no_lines or _NO_SAMPLES),
-        backward_lines=_backward_lines(step.backward_lines) or Unknown(_NO_BACKWARD),
+        backward_lines=_backward_lines(step.backward_lines)
+        or Unknown(step.why_no_backward or _NO_BACKWARD),
         other_models=[_model(one) for one in step.other_models],
         verdict=_verdict(session),
         slowest=_slowest(session),
