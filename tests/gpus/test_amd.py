@@ -166,6 +166,35 @@ show(amd.gpus(2.0))
         assert [gpu.utilisation for gpu in gpus] == [0.64, 0.65]
 
 
+def test_no_library_is_imported_or_looked_for_after_the_warm_up(driver: Path) -> None:
+    # AMD's library is there, Intel's is not.
+    (driver / "libze_loader.so.1").write_text("not a library")
+    program = """
+import sys
+from tui_profiler.gpus.intel import Intel
+from tui_profiler.probe.watch.preload import visit
+visit()
+heard = []
+class Finder:
+    def find_spec(self, name, *_):
+        heard.append(name)
+sys.meta_path.insert(0, Finder())
+def hear(event, arguments):
+    if event in ("import", "ctypes.dlopen"):
+        heard.append(str(arguments[0]))
+sys.addaudithook(hear)
+show(amd.gpus(0.0))
+drivers = [amd, Amd(), Intel()]
+for now in (0.0, 31.0):
+    for one in drivers:
+        one.energy(now)
+print(msgspec.json.encode(heard).decode())
+"""
+    shown, heard = run(driver, PRELUDE + program)
+    assert len(msgspec.json.decode(shown)) == 2
+    assert msgspec.json.decode(heard) == []
+
+
 def test_what_throttles_many_gpus_is_asked_in_turns(driver: Path) -> None:
     program = """
 fake.fake_gpus(8)

@@ -17,7 +17,7 @@ from screens.start.programs import choose
 from tests.probe.watch.watched_program import WatchedProgram, sockets_folder
 from tests.viewer import Viewer, wait_until
 from tui_profiler.connection.rendezvous import place_at
-from tui_profiler.injection.inject import start_listener
+from tui_profiler.injection.inject import folders, start_listener
 from tui_profiler.injection.processes import InjectionError
 from tui_profiler.source.attached import AttachError, unprepared
 
@@ -142,6 +142,18 @@ def test_an_environment_without_us_is_told_how_to_have_us(folder: Path) -> None:
             start_listener(running.child.pid)
         assert refused.value.instead.endswith("-m pip install tui-profiler")
         assert running.child.poll() is None
+
+
+def test_the_libraries_of_all_makers_of_gpus_are_brought_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = [tmp_path / f"of_{name}" for name in ("amdsmi", "pyzes")]
+    for place in places:
+        package = place / place.name.removeprefix("of_")
+        package.mkdir(parents=True)
+        (package / "__init__.py").touch()
+        monkeypatch.syspath_prepend(place)
+    assert {*map(str, places)} < {*folders()}
 
 
 ATTACHES = """

@@ -19,6 +19,7 @@ import importlib
 import importlib.util
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
@@ -140,14 +141,9 @@ class Amd:
         return opened
 
     def _library(self) -> _Session | Unknown:
-        if not any(map(_loads, _libraries())):
-            return _NO_LIBRARY
-        try:
-            library = importlib.import_module("amdsmi")
-        except ImportError:
-            return _NO_BINDING
-        except Exception as error:  # It binds every function when imported, and raises what it may.
-            return Unknown(f"amdsmi does not match {_LIBRARY}: {error}")
+        library = import_library()
+        if isinstance(library, Unknown):
+            return library
         try:
             library.amdsmi_init()
             handles = library.amdsmi_get_processor_handles()
@@ -158,6 +154,19 @@ class Amd:
         turns = -(-len(handles) // _ASKED_AT_ONCE)
         devices = (_Device(library, index, handle, turns) for index, handle in enumerate(handles))
         return _Session(library, tuple(devices))
+
+
+@cache
+def import_library() -> ModuleType | Unknown:
+    """Import amdsmi where its library is; what is missing is not looked for again."""
+    if not any(map(_loads, _libraries())):
+        return _NO_LIBRARY
+    try:
+        return importlib.import_module("amdsmi")
+    except ImportError:
+        return _NO_BINDING
+    except Exception as error:  # It binds every function when imported, and raises what it may.
+        return Unknown(f"amdsmi does not match {_LIBRARY}: {error}")
 
 
 def _libraries() -> list[Path | str]:

@@ -3,7 +3,9 @@
 1. Nothing here raises because of a driver: one that is absent, too old, or dies in the middle of a
    session is an ``Unknown`` with its reason, and one GPU's failure never hides the others. What a
    binding of another release raises is caught for each maker (``gpus.py``), and when it is opened.
-2. A driver that failed is opened again after 30 s, not before: opening can take seconds.
+2. A driver that failed is opened again after 30 s, not before: opening can take seconds. A library
+   that is not installed is looked for once in a process, by the probe's warm-up: a search asks the
+   program's own finders, and an import would hold up its threads.
 3. Calls can block while a GPU falls off its bus, so that they belong in a thread (``watch.py``).
 """
 

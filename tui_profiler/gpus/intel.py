@@ -15,6 +15,7 @@ Source: oneAPI Level Zero Specification 1.13, Sysman: ``zes_engine_stats_t``,
 import ctypes
 import importlib
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
@@ -147,18 +148,28 @@ class Intel:
         return found
 
 
-def _open() -> "tuple[_Device, ...] | Unknown":
-    """Start Sysman and list the GPUs of all its drivers."""
+@cache
+def import_library() -> ModuleType | Unknown:
+    """Import pyzes where the loader is; what is missing is not looked for again."""
     try:
         ctypes.CDLL(_LOADER)
     except OSError:
         return _NO_LOADER
     try:
-        library = importlib.import_module("pyzes")
+        return importlib.import_module("pyzes")
     except ImportError:
         return _NO_BINDING
     except OSError as error:  # Of another folder than Debian's.
         return Unknown(f"pyzes does not find {_LOADER}: {error}")
+    except Exception as error:  # It binds every function when imported.
+        return Unknown(f"pyzes does not match {_LOADER}: {error}")
+
+
+def _open() -> "tuple[_Device, ...] | Unknown":
+    """Start Sysman and list the GPUs of all its drivers."""
+    library = import_library()
+    if isinstance(library, Unknown):
+        return library
     code = library.zesInit(0)
     if code:
         return _reason(code)

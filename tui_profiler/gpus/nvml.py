@@ -21,6 +21,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from types import ModuleType
 from typing import NamedTuple, TypeVar
 
@@ -231,8 +232,9 @@ class Nvml:
         )
 
 
+@cache
 def import_library() -> ModuleType | Unknown:
-    """Import pynvml, 34 ms; not where there is no driver."""
+    """Import pynvml, 34 ms; not where there is no driver, which is not looked for again."""
     if sys.platform == "linux":
         try:
             ctypes.CDLL("libnvidia-ml.so.1")

@@ -47,7 +47,10 @@ _NO_FILE = 2**64 - 1
 _FAILED = 2**64 - 4096
 _FUNCTIONS = ("mmap", "Py_AddPendingCall", "PyRun_SimpleString")
 _LIBRARIES = ("libpython3", "python", "libc.so.6", "libc-2")
-_BROUGHT = ("tui_profiler", "msgspec", "numpy", "platformdirs", "psutil", "pynvml")
+_BROUGHT = (
+    *("tui_profiler", "msgspec", "numpy", "platformdirs", "psutil"),
+    *("pynvml", "amdsmi", "pyzes"),
+)
 """What the listener imports, and may not be installed where the program is."""
 _BODY = """
 import os, sys
@@ -95,7 +98,7 @@ def start_listener(pid: int) -> Path:
     maps = _checked(pid)
     with tempfile.TemporaryDirectory(prefix="tui-profiler-") as folder:
         answer = Path(folder) / "answer"
-        body = f"{_BODY}begin({str(answer)!r}, {_VERSION!r}, {_folders()!r})\n"
+        body = f"{_BODY}begin({str(answer)!r}, {_VERSION!r}, {folders()!r})\n"
         line = _LINE.format(body=body)
         version = processes.python_of(maps)
         with _explained(pid):
@@ -271,7 +274,7 @@ def _answer(pid: int, path: Path, maps: str) -> str:
     )
 
 
-def _folders() -> list[str]:
+def folders() -> list[str]:
     """Return where our packages are, for a program of the same Python that does not have them."""
     found = []
     for name in _BROUGHT:

@@ -26,7 +26,7 @@ import torch
 
 from tui_profiler.connection.rendezvous import remove_stale
 from tui_profiler.connection.wire import encode, request_decoder
-from tui_profiler.gpus.nvml import import_library
+from tui_profiler.gpus import amd, intel, nvml
 from tui_profiler.messages import Message, Sample
 from tui_profiler.probe.measure.clock.clock import Forward, ModuleClock
 from tui_profiler.probe.measure.clock.overhead import EstimatedCost
@@ -75,7 +75,8 @@ def visit() -> None:
         Exception: whatever fails; the program may continue.
     """
     request_decoder()
-    import_library()
+    for maker in (nvml, amd, intel):
+        maker.import_library()
     model = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Flatten())
     told: list[Message] = [*greeting(0.0), _sample()]
     hearing = ForeignForwardRecorder(model, "")
