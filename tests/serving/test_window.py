@@ -245,6 +245,19 @@ def test_a_share_that_is_none_is_not_known(value: str) -> None:
     assert isinstance(found.cache_usage, Unknown)
 
 
+def test_rates_of_engines_are_not_joined_without_counters() -> None:
+    def rates(*found: float) -> Figure:
+        lines = (
+            f'sglang:cache_hit_rate{{dp_rank="{dp}",tp_rank="{tp}"}} {rate}\n'
+            for dp, rate in enumerate(found)
+            for tp in (0, 1)
+        )
+        return figures(HEAD + "".join(lines)).prefix_hits
+
+    assert rates(0.25, 0.25) == 0.25
+    assert reason(rates(0.9, 0.1)) == "each engine has its own rate, without counters to join them"
+
+
 def test_prefix_caching_that_is_off_has_no_hits() -> None:
     """vLLM 0.6 exports -1."""
     found = figures(f"{RUNS}vllm:gpu_prefix_cache_hit_rate -1.0\n")

@@ -19,6 +19,7 @@ from tui_profiler.serving.servers import PRIORITY, SAME_REQUESTS, Names, Series,
 SECONDS = 60.0
 ONE_READING = Unknown("rates and times need a second reading")
 TOO_LARGE = Unknown("the server's counts are too large to add up")
+ENGINES_DIFFER = Unknown("each engine has its own rate, without counters to join them")
 _BOUND = "le"
 
 
@@ -173,7 +174,11 @@ def _prefix_hits(now: Scrape, first: Scrape | None, seconds: float) -> tuple[Fig
         if looked_up <= 0:
             return Unknown(f"no prompt was looked up in {seconds:.0f} s"), False
         return _share(_grown(now, first, hits) / looked_up), False
-    return _share(_gauge(now, now.server.prefix_hit_rate, max, "hits of a prefix cache")), True
+    lowest, highest = (
+        _gauge(now, now.server.prefix_hit_rate, joined, "hits of a prefix cache")
+        for joined in (min, max)
+    )
+    return (_share(highest) if lowest == highest else ENGINES_DIFFER), True
 
 
 def _times(
