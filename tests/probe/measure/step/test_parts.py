@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from tui_profiler.probe.measure.step.parts import Span, divide
+from tui_profiler.probe.measure.step.steps import Span, divide
 
 
 def test_parts_add_up_and_the_innermost_span_has_the_time() -> None:

@@ -6,7 +6,8 @@
 3. A step is added up when its end was told; what is told of it later is not waited for.
 4. Of most steps that are not recorded only times are kept (``BriefMarks``). They are added up all
    together, and taken apart where one was slow or a sample fell into it.
-5. Memory is bounded by the number of nodes and by ``MOST_WAITING`` items of one step.
+5. Each moment of a step belongs to one part (``divide``).
+6. Memory is bounded by the number of nodes and by ``MOST_WAITING`` items of one step.
 """
 
 import math
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter, itemgetter, sub
 from time import perf_counter
 from types import CodeType
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 from torch import distributed, nn
@@ -55,7 +56,6 @@ from tui_profiler.probe.measure.step.outside import (
     text_of,
     why_undivided,
 )
-from tui_profiler.probe.measure.step.parts import Division, PartName, Span, divide
 from tui_profiler.probe.measure.step.recorder import End, Pass, StepRecorder, brief_step_seconds
 from tui_profiler.probe.measure.step.source_lines import Line, LineSampler, Sample
 from tui_profiler.probe.measure.step.step_set import FigureName, StepSet
@@ -86,6 +86,10 @@ millisecond apart, and find their code out of the caches."""
 PATIENCE_SECONDS = 5.0
 """Without the end of a step, at least, after which the clock records on its own again."""
 
+PartName: TypeAlias = Literal[
+    "data", "transfer", "forward", "backward", "clip", "optimizer", "communication", "other"
+]
+
 T = TypeVar("T")
 
 _NO_COPIES = Unknown("nothing is copied to a GPU")
@@ -105,6 +109,23 @@ _UNSEEN = {
     "optimizer": "no step of a torch.optim optimizer was seen",
     "backward": "no backward pass was seen",
 }
+
+
+class Span(NamedTuple):
+    """A time in which the thread did one thing; seconds of ``time.perf_counter``."""
+
+    part: PartName
+    began: float
+    ended: float
+
+
+class Division(NamedTuple):
+    """What a step was divided into."""
+
+    seconds: dict[str, float]
+    """Of each part, ``other`` included: they add up to the step."""
+    other: list[tuple[float, float]]
+    """From when to when ``other`` was, in the order of time."""
 
 
 class _Lengths:
@@ -832,6 +853,40 @@ class TrainingSteps:
         if first.dtype not in ("int64", "int32") or len(first.shape) != 2:
             return items, Unknown("the model is not given token ids")
         return items, items * first.shape[1]
+
+
+def divide(began: float, ended: float, spans: Iterable[Span]) -> Division:
+    """Give each moment of a step to the innermost span that it is in, or to ``other``."""
+    seconds: dict[str, float] = {"other": 0.0}
+    other: list[tuple[float, float]] = []
+    inside: list[Span] = []
+    now = began
+
+    def until(moment: float) -> None:
+        nonlocal now
+        moment = min(moment, ended)
+        if moment <= now:
+            return
+        part: PartName = inside[-1].part if inside else "other"
+        seconds[part] = seconds.get(part, 0.0) + moment - now
+        if part == "other":
+            other.append((now, moment))
+        now = moment
+
+    for span in sorted(spans, key=lambda one: (one.began, -one.ended)):
+        while inside and inside[-1].ended <= span.began:
+            until(inside[-1].ended)
+            inside.pop()
+        until(span.began)
+        # What ends after the span around it is cut there: a wait that DDP tells of afterwards.
+        inside.append(
+            span if not inside else span._replace(ended=min(span.ended, inside[-1].ended))
+        )
+    while inside:
+        until(inside[-1].ended)
+        inside.pop()
+    until(ended)
+    return Division(seconds, other)
 
 
 def _usage_figures(used: ThreadUsage | None) -> dict[FigureName, float]:
