@@ -52,7 +52,7 @@ SOURCES = {
     "A100 GPUs (FP16): time to first token",
     "gpt-fast": "meta-pytorch/gpt-fast at 6ecad9b5, README.md, Single GPU: tokens per second, "
     "torch.compile, A100 80 GB at 330 W",
-    "ours": "docs/hardware.md: a plain loop, without a profiler",
+    "tui-profiler": "docs/hardware.md: a plain loop, without a profiler",
 }
 
 
@@ -195,7 +195,7 @@ ROWS = (
     *_images("RTX-4090", "timm-4090c", 1024, _COMPILED_4090),
     *_images("RTX-5090", "timm-5090", 1024, _5090),
     *_images("RTX-5090", "timm-5090c", 1024, _COMPILED_5090),
-    Row("H200-SXM", "resnet50", "float32", 64, 9.467e-3, "ours"),
+    Row("H200-SXM", "resnet50", "float32", 64, 9.467e-3, "tui-profiler"),
     *_text("A100-80", "DLE-bert", "BERT-large", "float16", {(32, 384): 32e3 / 312}),
     *_text("A100-80", "DLE-bert", "BERT-large", "float32", {(32, 384): 32e3 / 216}),
     *_text(
@@ -223,7 +223,7 @@ ROWS = (
 
 
 class Beside(NamedTuple):
-    """A published figure and ours."""
+    """A published latency and the minimum time."""
 
     row: Row
     eager: float
@@ -238,7 +238,7 @@ class Beside(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Of the published one to the minimum; 1 at least."""
+        """Return published / minimum time; at least 1."""
         return self.row.seconds / self.least
 
 

@@ -1,4 +1,4 @@
-"""The newcomer's ten minutes of ``docs/export.md``, with a real Prometheus.
+"""The quick start of ``docs/export.md``, with a real Prometheus.
 
     python -m benchmarks.watching.prometheus /usr/bin/prometheus [--minutes 10] [--every 15]
 

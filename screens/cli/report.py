@@ -148,7 +148,7 @@ def _refuse(asked: options.ReportOptions, chosen: Chosen) -> None:
     refusals = (
         (
             asked.serving is not None and not (asked.attach and measures),
-            "--serving is read beside a program: add --attach NAME --measure SECONDS",
+            "--serving needs --attach NAME --measure SECONDS",
         ),
         (measures and not chosen.run, "--measure and --no-run exclude each other"),
         (measures and is_recorded, "A recording cannot be measured again: omit --measure"),

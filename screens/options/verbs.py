@@ -141,7 +141,11 @@ class MetricsAddress(click.ParamType[Address]):
         if isinstance(value, Address):
             return value
         if importlib.util.find_spec("prometheus_client") is None:
-            self.fail("more packages are needed: pip install 'tui-profiler[serving]'", param, ctx)
+            self.fail(
+                "prometheus_client is not installed: pip install 'tui-profiler[serving]'",
+                param,
+                ctx,
+            )
         try:
             return address(str(value))
         except ValueError as error:
@@ -227,7 +231,7 @@ serving = click.option(
     type=MetricsAddress(),
     metavar="URL",
     help="Also show the metrics of a vLLM, SGLang or TGI server, such as"
-    " http://127.0.0.1:8000/metrics; this command reads them, not the program.",
+    " http://127.0.0.1:8000/metrics. The URL is read by this command, not by the program.",
 )
 
 

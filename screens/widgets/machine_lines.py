@@ -8,13 +8,13 @@ from tui_profiler.figures.units import (
     quantity,
     share,
     size,
-    thousands,
     three_digits,
 )
 from tui_profiler.formatting.canvas import sparkline
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Figure, Gpu, Sample, Unknown, known
 from tui_profiler.queries.cost.energy import forward_energy
+from tui_profiler.queries.hardware.gpu_facts import ecc_errors_text
 from tui_profiler.queries.panel.serving import about, figures_of, requests_text, tokens_text
 from tui_profiler.queries.panel.state import is_stale
 from tui_profiler.queries.time.cores import cores_used
@@ -81,8 +81,8 @@ def serving_lines(look: Look) -> tuple[Line, ...]:
         right = (("KV cache " if room >= 0 else "KV ", "muted"), (share(usage), "ink"))
     figures = (
         ("", found.generated_per_second, tokens_text),
-        ("first token ", found.first_token.p50.seconds, about),
-        ("between ", found.between_tokens.p50.seconds, about),
+        ("TTFT p50 ", found.first_token.p50.seconds, about),
+        ("ITL p50 ", found.between_tokens.p50.seconds, about),
     )
     parts: list[Line] = [
         ((label, "muted"), (written(value), "ink"))
@@ -187,7 +187,7 @@ def _gpu(look: Look, gpu: Gpu, index: int, label: str) -> tuple[Line, ...]:
         lines.append(row(((" " * LABEL, "muted"), (held, "warning")), EMPTY, look))
     errors = known(gpu.ecc.volatile_uncorrected)
     if errors:
-        wrong = f"! {thousands(round(errors))} uncorrected memory errors"
+        wrong = f"! {ecc_errors_text(errors)}"
         lines.append(row(((" " * LABEL, "muted"), (wrong, "warning")), EMPTY, look))
     return (*lines, *_missing(gpu, look))
 

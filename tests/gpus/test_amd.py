@@ -62,9 +62,9 @@ def readings(folder: Path, program: str) -> list[tuple[Gpu, ...] | Unknown]:
 def test_every_figure_is_in_the_unit_of_its_name(driver: Path) -> None:
     [(first, second)] = readings(driver, "fake.fake_clock(2.5); show(amd.gpus(0.0)); amd.close()")
     alone = Unknown("an AMD GPU reports its own power only")
-    traffic = Unknown("amdsmi measures PCIe traffic for one second per call")
-    ever = Unknown("AMD's driver counts errors since it was loaded only")
-    links = GpuLinks(*[Unknown("not read from AMD GPUs")] * 6)
+    traffic = Unknown("not read: amdsmi blocks for 1 s per call")
+    ever = Unknown("the AMD driver has no aggregate count")
+    links = GpuLinks(*[Unknown("AMD's XGMI is not read")] * 6)
     no_share = Unknown("amdsmi does not report it per process")
     assert isinstance(first.energy_joules, float)
     assert first.energy_joules == pytest.approx(2.5 * 306)
@@ -79,7 +79,7 @@ def test_every_figure_is_in_the_unit_of_its_name(driver: Path) -> None:
         "ecc": EccErrors(9, 2, ever, ever),
         "links": links,
     }
-    throttled = "power limit, temperature of the memory"
+    throttled = "power limit, HBM temperature"
     assert first == Gpu(
         *("AMD Instinct Fake 1", 0.64, 7 << 30, 192 << 30, 71, 430, 750, 2.1e9, throttled),
         index=0,
@@ -118,7 +118,7 @@ show(amd.gpus(0.0))
     assert (first.utilisation, first.power_watts, first.pcie_width) == (0.64, 430, 16)
     assert second.name == "AMD GPU"
     assert second.utilisation == NOT_TOLD
-    assert second.power_watts == Unknown("no permission to read it (groups render and video)")
+    assert second.power_watts == Unknown("permission denied (needs groups render and video)")
     assert isinstance(second.pcie_width, Unknown)
     assert second.pcie_width.reason.startswith("amdsmi error 99: AMDSMI_STATUS_UNKNOWN_ERROR")
 
@@ -207,7 +207,7 @@ for second in range(4):
 show(gpus)
 """
     first, gpus = readings(driver, program)
-    throttled = "power limit, temperature of the memory"
+    throttled = "power limit, HBM temperature"
     assert not isinstance(first, Unknown)
     assert not isinstance(gpus, Unknown)
     assert [gpu.throttled_by for gpu in gpus] == [throttled, NOT_TOLD] * 4

@@ -109,7 +109,7 @@ fake.fake_fail(b"zesDeviceProcessesGetState", 0, {UNNAMED})
 show(intel.gpus(1.0))
 """
     [(first, second)] = readings(driver, program)
-    assert first.memory_bytes == Unknown("no permission to read it (group render)")
+    assert first.memory_bytes == Unknown("permission denied (needs group render)")
     assert (first.clock_hertz, first.throttled_by) == (Unknown("the GPU was lost"),) * 2
     assert first.processes == Unknown("Level Zero error 0x70000099")
     assert (first.utilisation, second.utilisation, second.processes) == (0.25, 0.2, ())

@@ -80,7 +80,9 @@ def test_a_jetson_without_nvml_is_read_from_files(
 def test_a_rail_that_the_gpu_shares_is_not_its_power(tmp_path: Path) -> None:
     root = jetson(tmp_path, ("VDD_GPU_SOC", 20_000, 500), ("VIN_SYS_5V0", 5_000, 900))
     gpu = only(Jetson(Makers("NVIDIA", ABSENT), root))
-    assert gpu.power_watts == Unknown("measured with other parts only (VDD_GPU_SOC)")
+    assert gpu.power_watts == Unknown(
+        "not measured alone (rail VDD_GPU_SOC also supplies other parts)"
+    )
     assert gpu.module_watts == 4.5
     bare = only(Jetson(Makers("NVIDIA", ABSENT), jetson(tmp_path / "bare")))
     assert bare.power_watts == bare.module_watts == NOT_TOLD

@@ -192,7 +192,7 @@ def test_a_gpu_whose_programs_cannot_be_read_is_named_beside_the_others(driver: 
     line, unknown = run(driver, PROGRAMS + program)
     assert [one.gpu for one in msgspec.json.decode(line, type=tuple[GpuProgramUse, ...])] == [0, 0]
     assert msgspec.json.decode(unknown, type=tuple[GpuProgramsUnknown, ...]) == (
-        GpuProgramsUnknown(1, Unknown("no permission to read it")),
+        GpuProgramsUnknown(1, Unknown("permission denied")),
     )
 
 

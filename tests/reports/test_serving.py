@@ -81,7 +81,7 @@ def test_json_has_the_reason_for_what_a_server_does_not_export() -> None:
         "TGI exports no time to first token"
     )
     assert found["generated_tokens_counted"] == "when a request ends"
-    assert found["between_tokens_of"] == "means of a request"
+    assert found["between_tokens_of"] == "mean per request"
     assert report(seen("sglang-0.5.8"))["serving"]["prefix_cache_hit_rate_from"] == "the server"
 
 
@@ -113,7 +113,7 @@ def test_text_says_where_figures_are_from() -> None:
     assert "7 since the server started, 2 in the last 10 s" in found
     tgi = " ".join(WRITERS["text"](beside(seen("tgi-3"))).split())
     assert "– (TGI exports no time to first token)" in tgi
-    assert "of 25, each the mean of a request" in tgi
+    assert "of 25, mean per request" in tgi
     assert "connection refused" in WRITERS["text"](beside(REFUSED))
 
 
@@ -126,9 +126,8 @@ def test_what_a_server_says_is_hostile_text() -> None:
 
 
 def test_the_brief_report_has_one_line() -> None:
-    line = (
-        "- serving: vLLM, 12 running, 4 waiting, 615 tokens/s, first token \\~190 ms, KV cache 38 %"
-    )
+    figures = "615 tokens/s, first token p50 \\~190 ms, KV cache 38 %"
+    line = f"- serving: vLLM, 12 running, 4 waiting, {figures}"
     assert line in brief(beside(seen()))
     assert "- serving: – (connection refused)" in brief(beside(REFUSED))
 
@@ -136,10 +135,16 @@ def test_the_brief_report_has_one_line() -> None:
 @pytest.mark.parametrize(
     ("typed", "why"),
     [
-        (("attach", "x", "--serving", "ftp://host/"), "it is not http:// or https:// with a host"),
-        (("run", "--serving", "http://a:b@host/", "x.py"), "it has a user or password"),
-        (("report", "resnet18", "--serving", ADDRESS), "add --attach NAME --measure SECONDS"),
-        (("report", "--attach", "x", "--serving", ADDRESS), "add --attach NAME --measure SECONDS"),
+        (("attach", "x", "--serving", "ftp://host/"), "not an http:// or https:// URL with a host"),
+        (("run", "--serving", "http://a:b@host/", "x.py"), "user and password are not allowed"),
+        (
+            ("report", "resnet18", "--serving", ADDRESS),
+            "--serving needs --attach NAME --measure SECONDS",
+        ),
+        (
+            ("report", "--attach", "x", "--serving", ADDRESS),
+            "--serving needs --attach NAME --measure SECONDS",
+        ),
     ],
 )
 def test_an_address_that_cannot_be_read_is_refused_first(

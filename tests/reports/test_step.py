@@ -138,7 +138,7 @@ def test_json_has_the_backward_by_line_and_other_models() -> None:
         {"name": "Generator", "calls": 1.0, "forward_mean_s": 0.125, "backward_mean_s": 0.0625}
     ]
     assert report(measured())["step"]["other_models"] == []
-    assert reasons(measured())["step.backward_lines"] == "no backward pass was timed by its line"
+    assert reasons(measured())["step.backward_lines"] == "no backward pass was attributed to a line"
 
 
 def test_few_steps_have_no_means() -> None:

@@ -10,7 +10,7 @@ from tests.serving.answers import answer
 from tui_profiler.serving.scrape import MOST_LINES, MOST_MODELS, ScrapeError, scrape
 from tui_profiler.serving.window import Window
 
-NOT_PROMETHEUS = "it is not Prometheus text"
+NOT_PROMETHEUS = "not in Prometheus text format"
 NAME = "vllm:num_requests_running"
 
 
@@ -22,10 +22,10 @@ NAME = "vllm:num_requests_running"
         ('{"detail":"Not Found"}', NOT_PROMETHEUS),
         ("\0\ufffd" * 1000, NOT_PROMETHEUS),
         ("# TYPE up gauge\nup 1\n", "no metrics of vLLM, SGLang or TGI"),
-        (f"{NAME} 1\n{NAME}", "the answer was cut off: its last line has no end"),
-        (f"{NAME} many\n", "its metrics cannot be read: "),
-        (f'{NAME}{{a="b" 1\n', "its metrics cannot be read: "),
-        (f"{NAME} 1\n" * (MOST_LINES + 1), "more than 8,192 samples of the figures shown here"),
+        (f"{NAME} 1\n{NAME}", "truncated response: no newline at the end"),
+        (f"{NAME} many\n", "cannot parse its metrics: "),
+        (f'{NAME}{{a="b" 1\n', "cannot parse its metrics: "),
+        (f"{NAME} 1\n" * (MOST_LINES + 1), "more than 8,192 samples of the metrics shown"),
     ],
 )
 def test_what_is_no_answer_says_why(text: str, why: str) -> None:
@@ -51,7 +51,7 @@ def test_only_the_figures_that_are_shown_are_read() -> None:
 )
 def test_a_line_that_would_take_minutes_is_not_read(line: str) -> None:
     """Prometheus's client needs more than 20 s for each."""
-    with pytest.raises(ScrapeError, match="has more than 1,024 characters of labels"):
+    with pytest.raises(ScrapeError, match="is longer than 1,024 characters"):
         scrape(f"{NAME} 3\n{line}\n")
 
 

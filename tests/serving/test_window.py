@@ -19,7 +19,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.queries.panel.serving import requests_text
 from tui_profiler.serving.scrape import scrape
-from tui_profiler.serving.window import ONE_READING, Window
+from tui_profiler.serving.window import ONE_SCRAPE, Window
 
 
 def figures(*texts: str, seconds: float = SECONDS) -> ServingFigures:
@@ -117,8 +117,8 @@ def test_tgi_has_no_figures_of_the_cache_and_means_of_requests() -> None:
     }
     assert absent == {
         "TGI exports no time to first token",
-        "TGI exports no use of the KV cache",
-        "TGI exports no hits of a prefix cache",
+        "TGI exports no KV cache usage",
+        "TGI exports no prefix cache hit rate",
         "TGI exports no preemptions",
     }
 
@@ -128,8 +128,8 @@ def test_one_reading_has_gauges_and_no_rates(release: str) -> None:
     found = figures(answer(release, 2))
     assert found.seconds == 0.0
     assert known(found.running) > 0
-    assert found.prompt_per_second == found.generated_per_second == ONE_READING
-    assert found.between_tokens.p95.seconds == ONE_READING
+    assert found.prompt_per_second == found.generated_per_second == ONE_SCRAPE
+    assert found.between_tokens.p95.seconds == ONE_SCRAPE
     assert found.between_tokens.count == 0
 
 
@@ -140,7 +140,7 @@ def test_a_server_that_started_again_is_measured_anew(release: str) -> None:
     window = Window()
     window.figures(0.0, scrape(second))
     again = window.figures(10.0, scrape(first))
-    assert (again.seconds, again.generated_per_second) == (0.0, ONE_READING)
+    assert (again.seconds, again.generated_per_second) == (0.0, ONE_SCRAPE)
     later = window.figures(14.0, scrape(second))
     assert later.seconds == 4.0
     assert later.generated_per_second == pytest.approx(
@@ -162,8 +162,8 @@ def test_the_window_forgets_what_is_older() -> None:
     assert window.figures(60.0, second).seconds == 60.0
     last = window.figures(62.0, second)
     assert (last.seconds, last.generated_per_second) == (60.0, 0.0)
-    assert reason(last.first_token.p50.seconds) == "none in 60 s"
-    assert reason(last.prefix_hits) == "no prompt was looked up in 60 s"
+    assert reason(last.first_token.p50.seconds) == "no observations in 60 s"
+    assert reason(last.prefix_hits) == "no prefix cache lookups in 60 s"
 
 
 HEAD = 'sglang:num_running_reqs{model_name="m"} 3\n'
@@ -174,10 +174,10 @@ def test_tokens_that_are_counted_at_the_end_are_not_zero_meanwhile() -> None:
     counted = HEAD + 'sglang:generation_tokens_total{model_name="m"} 500\n'
     found = figures(counted, counted)
     assert found.generated_at_end
-    assert reason(found.generated_per_second) == "counted when a request ends: none has in 10 s"
+    assert reason(found.generated_per_second) == "counted when a request ends; none ended in 10 s"
     idle = counted.replace("} 3", "} 0")
     assert figures(idle, idle).generated_per_second == 0.0
-    assert reason(found.prompt_per_second) == "SGLang exports no counter of these tokens"
+    assert reason(found.prompt_per_second) == "SGLang exports no token counter"
 
 
 def test_ranks_of_one_engine_count_the_same_requests_and_engines_their_own() -> None:
@@ -230,7 +230,7 @@ def test_of_unlike_histograms_only_common_bounds_count() -> None:
 def test_above_the_last_bound_a_quantile_is_not_known() -> None:
     found = first_token({"1.0": 8, "2.0": 8, "+Inf": 10})
     assert found.p50.seconds == pytest.approx(5 / 8)
-    assert reason(found.p95.seconds) == "above 2 s, the last bound of the histogram"
+    assert reason(found.p95.seconds) == "above 2 s, the last finite bucket bound"
     assert reason(found.p95.up_to) == reason(found.p95.seconds)
 
 
@@ -255,13 +255,16 @@ def test_rates_of_engines_are_not_joined_without_counters() -> None:
         return figures(HEAD + "".join(lines)).prefix_hits
 
     assert rates(0.25, 0.25) == 0.25
-    assert reason(rates(0.9, 0.1)) == "each engine has its own rate, without counters to join them"
+    assert (
+        reason(rates(0.9, 0.1))
+        == "engines report different rates, without counters to combine them"
+    )
 
 
 def test_prefix_caching_that_is_off_has_no_hits() -> None:
     """vLLM 0.6 exports -1."""
     found = figures(f"{RUNS}vllm:gpu_prefix_cache_hit_rate -1.0\n")
-    assert reason(found.prefix_hits) == "vLLM exports no hits of a prefix cache"
+    assert reason(found.prefix_hits) == "vLLM exports no prefix cache hit rate"
 
 
 HUGE = ("1e308", "1e20", "9007199254740993.0")  # The last one is read as 2**53, which may be.
@@ -289,7 +292,7 @@ def test_huge_numbers_of_a_server_are_drawn_and_recorded_as_unknown(value: str, 
 
 def test_a_quantile_in_a_huge_bucket_is_not_of_that_bucket() -> None:
     found = first_token({"1.0": 4, "1e308": 10, "+Inf": 10})
-    assert reason(found.p95.seconds) == "above 1 s, the last bound of the histogram"
+    assert reason(found.p95.seconds) == "above 1 s, the last finite bucket bound"
 
 
 def test_every_figure_is_finite_or_unknown() -> None:

@@ -39,17 +39,17 @@ _VENDOR = "0x1002"
 _LIBRARY = "libamd_smi.so"
 _NO_LIBRARY = Unknown(f"{_LIBRARY} of ROCm is not installed")
 _NO_BINDING = Unknown("amdsmi is not installed (pip install 'tui-profiler[amd]')")
-_OLD = Unknown("this amdsmi does not report it")
-_NO_AGGREGATE = Unknown("AMD's driver counts errors since it was loaded only")
-_NO_LINKS = Unknown("not read from AMD GPUs")
+_OLD = Unknown("not supported by the installed amdsmi")
+_NO_AGGREGATE = Unknown("the AMD driver has no aggregate count")
+_NO_LINKS = Unknown("AMD's XGMI is not read")
 _ONE_POWER = Unknown("an AMD GPU reports its own power only")
-_BOTH_DIRECTIONS = Unknown("amdsmi measures PCIe traffic for one second per call")
+_BOTH_DIRECTIONS = Unknown("not read: amdsmi blocks for 1 s per call")
 _NOT_ASKED = Unknown("not asked yet: two GPUs per sample, in turns")
 _NO_SHARE = Unknown("amdsmi does not report it per process")
 _REASONS = {
     2: NOT_TOLD.reason,
     3: _OLD.reason,
-    10: "no permission to read it (groups render and video)",
+    10: "permission denied (needs groups render and video)",
     31: "the GPU was not found",
     32: "the AMD driver was lost",
     34: "the AMD driver is not loaded",
@@ -61,7 +61,7 @@ _ASKED_AT_ONCE = 2
 _VIOLATIONS = {
     "active_ppt_pwr": "power limit",
     "active_socket_thrm": "temperature",
-    "active_hbm_thrm": "temperature of the memory",
+    "active_hbm_thrm": "HBM temperature",
     "active_vr_thrm": "temperature of the voltage regulators",
     "active_prochot_thrm": "temperature, by hardware",
 }

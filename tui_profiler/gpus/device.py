@@ -32,7 +32,7 @@ _REASONS = {
     _UNINITIALIZED: "the NVIDIA driver was lost",
     2: "no GPU with this index",
     _NOT_SUPPORTED: "this GPU does not report it",
-    4: "no permission to read it",
+    4: "permission denied",
     _NOT_FOUND: "the NVIDIA driver has none",
     _DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded",
     12: NO_DRIVER.reason,

@@ -47,7 +47,7 @@ _REASONS = {
     1: "the Intel driver is not ready",
     _LOST: "the GPU was lost",
     0x70000006: "the GPU needs a reset",
-    0x70010000: "no permission to read it (group render)",
+    0x70010000: "permission denied (needs group render)",
     0x70010001: NOT_TOLD.reason,
     0x70020000: "a library of the Intel driver is missing",
     _UNINITIALISED: "the Intel driver is not loaded",
@@ -57,7 +57,7 @@ _GONE = frozenset({_LOST, _UNINITIALISED})
 # zes_freq_throttle_reason_flags_t. The last two are 0x1 | 0x2 and 0x8 of newer drivers.
 _THROTTLES = {
     0x1: "power limit",
-    0x2: "power limit, short",
+    0x2: "burst power limit",
     0x4: "current limit",
     0x8: "temperature",
     0x10: "power supply",

@@ -143,7 +143,9 @@ class Jetson:
 
     def _watts(self, files: _Files) -> Figure:
         if files.gpu_rail is None and files.shared_rail:
-            return Unknown(f"measured with other parts only ({files.shared_rail})")
+            return Unknown(
+                f"not measured alone (rail {files.shared_rail} also supplies other parts)"
+            )
         return _power(files.gpu_rail)
 
     def _name(self) -> str:

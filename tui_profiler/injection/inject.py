@@ -10,7 +10,8 @@
 3. A thread that sleeps is stopped rather than the main one, so that the program goes on meanwhile.
 4. Python 3.14 has ``sys.remote_exec``, which is used instead, by the program's own interpreter. A
    main thread that waits for a lock does not run what it is asked to so, not even after a signal
-   (``Py_MakePendingCalls`` of 3.14 looks at calls alone): a call of one empty statement makes it.
+   (``Py_MakePendingCalls`` of 3.14 looks at calls alone): a pending call of one empty
+   statement makes it run.
 """
 
 import contextlib

@@ -95,7 +95,7 @@ def python_of(maps: str) -> tuple[int, int] | None:
 
 
 def is_free_threaded(maps: str) -> bool:
-    """Tell whether the Python that has loaded extensions is one without the GIL."""
+    """Return whether the Python that has loaded extensions has no GIL."""
     found = _EXTENSION.search(maps)
     return found is not None and found[2] == "t"
 

@@ -163,15 +163,15 @@ class Gpu(Part, frozen=True):
     temperature_celsius: Figure
     power_watts: Figure
     """As ``nvmlDeviceGetPowerUsage`` has it: from Ampere on the mean of a second, save on GA100;
-    before, of the moment. Of other makers, of the moment where they tell it."""
+    before, of the moment. Of other vendors, of the moment where they tell it."""
     power_limit_watts: Figure
     clock_hertz: Figure
-    """Of the multiprocessors, or what the maker calls so."""
+    """Of the multiprocessors, or what the vendor calls so."""
     throttled_by: str | Unknown
     """Why the clock is throttled; empty if it is not, in older recordings also if not known."""
     index: int = -1
-    """Number on this machine: NVIDIA's as NVML has them, then those of other makers; -1 in
-    recordings without it, and where a maker's driver fails."""
+    """Number on this machine: NVIDIA's as NVML has them, then those of other vendors; -1 in
+    recordings without it, and where a vendor's driver fails."""
     uuid: str = ""
     """``GPU-…``; empty if not known."""
     cuda_index: int | None = None
@@ -198,7 +198,7 @@ class Gpu(Part, frozen=True):
     fan_share: Figure = NOT_RECORDED
     """Speed of the fastest fan as a share of its maximum."""
     fan_rpm: Figure = NOT_RECORDED
-    """Rotations per minute of the first fan."""
+    """Revolutions per minute of the first fan."""
     ecc: EccErrors = EccErrors()
     links: GpuLinks = GpuLinks()
     processes: tuple[GpuProcess, ...] | Unknown = NOT_RECORDED
@@ -236,7 +236,7 @@ class PerfCounters(Part, frozen=True):
     instructions: Figure
     cycles: Figure
     cache_references: Figure
-    """What the processor's maker calls so: accesses of the last cache, mostly."""
+    """What the processor's vendor calls so: accesses of the last cache, mostly."""
     cache_misses: Figure
     last_level_loads: Figure
     last_level_misses: Figure

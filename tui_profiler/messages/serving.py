@@ -36,11 +36,11 @@ class ServingFigures(Part, frozen=True):
     models: tuple[str, ...]
     """Names of the models that it serves, the first few; from the server."""
     seconds: float
-    """Between the two readings that rates and quantiles are of; 0 before the second one."""
+    """Between the two scrapes that rates and quantiles are computed from; 0 before the second."""
     running: Figure
-    """Requests in the batch, at the last reading."""
+    """Requests in the batch, at the last scrape."""
     waiting: Figure
-    """Requests in the queue, at the last reading."""
+    """Requests in the queue, at the last scrape."""
     prompt_per_second: Figure
     """Tokens of prompts, from a counter over the window."""
     generated_per_second: Figure
@@ -63,10 +63,10 @@ class ServingFigures(Part, frozen=True):
 
 
 class ServingSeen(OnWire, frozen=True):
-    """One reading of a server's ``/metrics``; made by the source, not by the probe."""
+    """One scrape of a server's ``/metrics``; made by the source, not by the probe."""
 
     address: str
-    """That was read."""
+    """That was scraped."""
     figures: ServingFigures | None
     """None where it could not be read."""
     why_none: str

@@ -1,11 +1,11 @@
 """One GET of a server's metrics, within limits, on a thread that nothing waits for.
 
-1. The address answers within ``SECONDS`` and ``MOST_BYTES``, or the reading is given up: a server
+1. The server responds within ``SECONDS`` and ``MOST_BYTES``, or the scrape is given up: a server
    that sends a byte per second, or never ends, costs nothing but one idle thread.
 2. Redirects are not followed, proxies are not asked: only the address that was typed is read.
 3. The thread is a daemon and is never joined, so that leaving the viewer never waits for a server,
-   nor for the resolver, which has no timeout, nor for an answer that takes long to parse. A new
-   reading begins only when it has ended.
+   nor for the resolver, which has no timeout, nor for a response that takes long to parse. A new
+   scrape begins only when it has ended.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _HEADERS = {
 
 
 class FetchError(Exception):
-    """There is no answer to read; the message is a noun phrase or a sentence that says why.
+    """There is no response to parse; the message is a noun phrase or a sentence that says why.
 
     It may quote the server, which has 64 KiB for each header: it is shown and recorded cut.
     """
@@ -47,7 +47,7 @@ class FetchError(Exception):
 
 
 class Fetcher:
-    """Fetches the text of one address, again and again; one reading at a time."""
+    """Fetches the text of one address, again and again; one scrape at a time."""
 
     def __init__(
         self, where: Address, seconds: float = SECONDS, most_bytes: int = MOST_BYTES
@@ -55,54 +55,54 @@ class Fetcher:
         self._where = where
         self._seconds = seconds
         self._most_bytes = most_bytes
-        self._reading: _Reading | None = None
+        self._request: _Request | None = None
 
     async def fetch(self, read: Callable[[str], _Read]) -> _Read:
         """Return what was read from the text.
 
         Args:
-            read: is given the text, on the thread of the reading; what it raises is raised here.
+            read: is given the text, on the thread of the scrape; what it raises is raised here.
 
         Raises:
             FetchError: there is no text, or it was not read in time.
         """
-        late = FetchError(f"no whole answer within {self._seconds:g} s")
-        if self._reading is not None and not self._reading.is_over:
+        late = FetchError(f"no complete response within {self._seconds:g} s")
+        if self._request is not None and not self._request.is_over:
             raise late
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[_Read] = loop.create_future()
-        reading = self._reading = _Reading(self._where, self._seconds, self._most_bytes)
+        response: asyncio.Future[_Read] = loop.create_future()
+        request = self._request = _Request(self._where, self._seconds, self._most_bytes)
 
         def work() -> None:
             try:
-                tell = partial(_tell, answer, read(reading.text()))
+                tell = partial(_tell, response, read(request.text()))
             except Exception as error:  # Of ``read`` too: a border.
-                tell = partial(_fail, answer, error)
+                tell = partial(_fail, response, error)
             finally:
-                reading.is_over = True
+                request.is_over = True
             with suppress(RuntimeError):  # The loop is closed: nobody wants it any more.
                 loop.call_soon_threadsafe(tell)
 
         threading.Thread(target=work, daemon=True, name="serving metrics").start()
         try:
-            return await asyncio.wait_for(answer, self._seconds)
+            return await asyncio.wait_for(response, self._seconds)
         except TimeoutError:
             raise late from None
         finally:
-            reading.cut()
+            request.cut()
 
 
-def _tell(answer: asyncio.Future[_Read], found: _Read) -> None:
-    if not answer.done():  # Else it was given up.
-        answer.set_result(found)
+def _tell(response: asyncio.Future[_Read], found: _Read) -> None:
+    if not response.done():  # Else it was given up.
+        response.set_result(found)
 
 
-def _fail(answer: asyncio.Future[_Read], error: Exception) -> None:
-    if not answer.done():
-        answer.set_exception(error)
+def _fail(response: asyncio.Future[_Read], error: Exception) -> None:
+    if not response.done():
+        response.set_exception(error)
 
 
-class _Reading:
+class _Request:
     """One GET; it can be ended from another thread."""
 
     def __init__(self, where: Address, seconds: float, most_bytes: int) -> None:
@@ -110,7 +110,7 @@ class _Reading:
         self._seconds = seconds
         self._most_bytes = most_bytes
         self._socket: socket.socket | None = None
-        """The connection forgets its own when the answer begins."""
+        """The connection forgets its own when the response begins."""
         self.is_over = False
 
     def text(self) -> str:
@@ -122,29 +122,29 @@ class _Reading:
         try:
             body = self._body()
         except ssl.SSLCertVerificationError as error:
-            raise FetchError(f"its certificate is refused: {error.verify_message}") from None
+            raise FetchError(f"certificate verification failed: {error.verify_message}") from None
         except ssl.SSLError as error:
             why = (error.reason or str(error)).replace("_", " ").lower()
-            raise FetchError(f"no TLS: {why}") from None
+            raise FetchError(f"TLS error: {why}") from None
         except TimeoutError:
-            raise FetchError("no whole answer in time") from None
+            raise FetchError("no complete response in time") from None
         except socket.gaierror as error:
             raise FetchError(f"{self._where.host}: {error.strerror}") from None
         except OSError as error:
             raise FetchError((error.strerror or str(error)).lower()) from None
         except (http.client.HTTPException, ValueError) as error:
-            raise FetchError(f"the answer is not HTTP, or was cut off ({error})") from None
+            raise FetchError(f"invalid or truncated HTTP response ({error})") from None
         if len(body) > self._most_bytes:
-            raise FetchError(f"the answer is longer than {self._most_bytes // 1024**2} MiB")
+            raise FetchError(f"response larger than {self._most_bytes // 1024**2} MiB")
         return body.decode(errors="replace")
 
     def _body(self) -> bytes:
         kind = http.client.HTTPSConnection if self._where.is_tls else http.client.HTTPConnection
         # Reads all certificates of the system for TLS, 18 to 90 ms: not on the event loop.
         with closing(kind(self._where.host, self._where.port, timeout=self._seconds)) as connection:
-            return self._answer(connection)
+            return self._response(connection)
 
-    def _answer(self, connection: http.client.HTTPConnection) -> bytes:
+    def _response(self, connection: http.client.HTTPConnection) -> bytes:
         connection.connect()
         self._socket = connection.sock
         connection.request("GET", self._where.target, headers=_HEADERS)
@@ -153,7 +153,7 @@ class _Reading:
             body = response.read(self._most_bytes + 1)
             if response.length and len(body) <= self._most_bytes:
                 # http.client says nothing: half a number at the end would be a figure.
-                raise FetchError("the answer was cut off")
+                raise FetchError("truncated response")
             return body
 
     def cut(self) -> None:
@@ -167,11 +167,11 @@ class _Reading:
 def _require_text(response: http.client.HTTPResponse) -> None:
     if 300 <= response.status < 400:
         where = response.headers.get("Location", "another address")
-        raise FetchError(f"redirects are refused: HTTP {response.status} to {where}")
+        raise FetchError(f"HTTP {response.status} redirect to {where}, not followed")
     if response.status != http.client.OK:
         raise FetchError(f"HTTP {response.status} {response.reason}")
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind not in _PLAIN:
-        raise FetchError(f"the answer is {kind}, not Prometheus text")
+        raise FetchError(f"Content-Type is {kind}, not Prometheus text format")
     if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise FetchError("the answer is compressed, which was not asked for")
+        raise FetchError("compressed response, not supported")

@@ -1,9 +1,9 @@
-"""One answer of a server, read: the samples of the names that are known here.
+"""One response of a server, parsed: the samples of the names that are known here.
 
 1. Prometheus's own client reads the lines. It takes quadratic time for some of them (20 s for one
    line of 4 MB): only lines with a name that is known here come to it, and none where they are too
    long or too many.
-2. The last line must end, as the format wants it: an answer that was cut off has half a number.
+2. The last line must end, as the format wants it: a truncated response has half a number.
 3. A sample that is not a number from 0 to ``MOST_COUNT`` is not there. -1 is how servers say that
    there is none.
 """
@@ -50,10 +50,12 @@ def scrape(text: str) -> Scrape:
     lines, is_metrics = _known_lines(text)
     server = next((one for one in SERVERS if any(at.startswith(one.prefix) for at in lines)), None)
     if server is None:
-        what = "no metrics of vLLM, SGLang or TGI" if is_metrics else "it is not Prometheus text"
+        what = (
+            "no metrics of vLLM, SGLang or TGI" if is_metrics else "not in Prometheus text format"
+        )
         raise ScrapeError(what)
     if not text.endswith("\n"):
-        raise ScrapeError("the answer was cut off: its last line has no end")
+        raise ScrapeError("truncated response: no newline at the end")
     found: dict[str, dict[Labels, float]] = {}
     models: dict[str, None] = {}
     try:
@@ -67,7 +69,7 @@ def scrape(text: str) -> Scrape:
                     models[model[:MOST_NAME]] = None
     except Exception as error:  # Of a library, on text from anywhere: a border.
         why = str(error)[:MOST_NAME] or type(error).__name__
-        raise ScrapeError(f"its metrics cannot be read: {why}") from None
+        raise ScrapeError(f"cannot parse its metrics: {why}") from None
     return Scrape(server, found, tuple(models)[:MOST_MODELS])
 
 
@@ -92,9 +94,9 @@ def _known_lines(text: str) -> tuple[list[str], bool]:
         if name[0] not in wanted:
             continue
         if len(line) > MOST_LINE:
-            raise ScrapeError(f"{name[0]} has more than {MOST_LINE:,} characters of labels")
+            raise ScrapeError(f"a sample of {name[0]} is longer than {MOST_LINE:,} characters")
         if len(found) == MOST_LINES:
-            raise ScrapeError(f"more than {MOST_LINES:,} samples of the figures shown here")
+            raise ScrapeError(f"more than {MOST_LINES:,} samples of the metrics shown")
         found.append(line)
     return found, is_metrics
 

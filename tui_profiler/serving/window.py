@@ -1,8 +1,8 @@
-"""Figures of a server out of its last answers: gauges of the newest, counters over a window.
+"""Figures of a server from its last scrapes: gauges of the newest, counters over a window.
 
-1. The window begins at the oldest answer of the last ``SECONDS``. A counter that is smaller than
-   before, or gone, was reset: the server started again, and the window starts anew at that answer.
-2. A counter that was not there in the first answer was 0: servers export most of them from the
+1. The window begins at the oldest scrape of the last ``SECONDS``. A counter that is smaller than
+   before, or gone, was reset: the server started again, and the window starts anew at that scrape.
+2. A counter that was not there in the first scrape was 0: servers export most of them from the
    first request on.
 3. Quantiles are estimated as by Prometheus (``histogram_quantile``): evenly spread within a bucket,
    the first of which begins at 0. One in the last bucket, which has no bound, is not known.
@@ -17,25 +17,25 @@ from tui_profiler.serving.scrape import MOST_COUNT, Labels, Scrape
 from tui_profiler.serving.servers import PRIORITY, SAME_REQUESTS, Names, Series, Server
 
 SECONDS = 60.0
-ONE_READING = Unknown("rates and times need a second reading")
+ONE_SCRAPE = Unknown("rates and times need a second scrape")
 TOO_LARGE = Unknown("the server's counts are too large to add up")
-ENGINES_DIFFER = Unknown("each engine has its own rate, without counters to join them")
+ENGINES_DIFFER = Unknown("engines report different rates, without counters to combine them")
 _BOUND = "le"
 
 
 class Window:
-    """The last answers of one server."""
+    """The last scrapes of one server."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
         self._scrapes: list[tuple[float, Scrape]] = []
 
     def figures(self, at: float, scrape: Scrape) -> ServingFigures:
-        """Take in an answer, and return the figures by now.
+        """Take in a scrape, and return the figures by now.
 
         Args:
             at: when it came, in seconds on a clock that only goes forward.
-            scrape: the answer.
+            scrape: its samples.
         """
         if self._scrapes and _was_reset(self._scrapes[-1][1], scrape):
             self._scrapes.clear()
@@ -82,7 +82,7 @@ def _figures(now: Scrape, first: Scrape | None, seconds: float) -> ServingFigure
         generated_at_end=generated is not None and generated.name in server.counted_at_end,
         first_token=_times(now, first, server.first_token, seconds, "time to first token"),
         between_tokens=_times(now, first, server.between_tokens, seconds, "time between tokens"),
-        cache_usage=_share(_gauge(now, server.cache_usage, max, "use of the KV cache")),
+        cache_usage=_share(_gauge(now, server.cache_usage, max, "KV cache usage")),
         prefix_hits=rate,
         prefix_hits_from_counters=not is_own,
         preemptions=_lost(now, first, lost),
@@ -135,7 +135,7 @@ def _gauge(
 def _share(figure: Figure) -> Figure:
     if isinstance(figure, Unknown) or figure <= 1.0:
         return figure
-    return Unknown("the server's figure is above 1")
+    return Unknown("the server reports a value above 1")
 
 
 def _grown(now: Scrape, first: Scrape, series: Series) -> float:
@@ -146,21 +146,21 @@ def _rate(
     now: Scrape, first: Scrape | None, series: Series | None, seconds: float, running: Figure
 ) -> Figure:
     if series is None:
-        return _not_exported(now, "counter of these tokens")
+        return _not_exported(now, "token counter")
     if first is None:
-        return ONE_READING
+        return ONE_SCRAPE
     grown = _grown(now, first, series)
     is_at_end = series.name in now.server.counted_at_end
     if is_at_end and grown == 0 and not isinstance(running, Unknown) and running > 0:
         # Not 0: requests are under way, and are counted when they end.
-        return Unknown(f"counted when a request ends: none has in {seconds:.0f} s")
+        return Unknown(f"counted when a request ends; none ended in {seconds:.0f} s")
     return TOO_LARGE if grown > MOST_COUNT else grown / seconds
 
 
 def _lost(now: Scrape, first: Scrape | None, series: Series | None) -> Figure:
     if series is None:
         return _not_exported(now, "preemptions")
-    return ONE_READING if first is None else _counted(_grown(now, first, series))
+    return ONE_SCRAPE if first is None else _counted(_grown(now, first, series))
 
 
 def _prefix_hits(now: Scrape, first: Scrape | None, seconds: float) -> tuple[Figure, bool]:
@@ -169,13 +169,13 @@ def _prefix_hits(now: Scrape, first: Scrape | None, seconds: float) -> tuple[Fig
         if not _of(now, queries):
             continue
         if first is None:
-            return ONE_READING, False
+            return ONE_SCRAPE, False
         looked_up = _grown(now, first, queries)
         if looked_up <= 0:
-            return Unknown(f"no prompt was looked up in {seconds:.0f} s"), False
+            return Unknown(f"no prefix cache lookups in {seconds:.0f} s"), False
         return _share(_grown(now, first, hits) / looked_up), False
     lowest, highest = (
-        _gauge(now, now.server.prefix_hit_rate, joined, "hits of a prefix cache")
+        _gauge(now, now.server.prefix_hit_rate, joined, "prefix cache hit rate")
         for joined in (min, max)
     )
     return (_share(highest) if lowest == highest else ENGINES_DIFFER), True
@@ -190,11 +190,11 @@ def _times(
         return ServingTimes(_absent(why), _absent(why), 0)
     is_mean = name in now.server.means_per_request
     if first is None:
-        return ServingTimes(_absent(ONE_READING), _absent(ONE_READING), 0, is_mean)
+        return ServingTimes(_absent(ONE_SCRAPE), _absent(ONE_SCRAPE), 0, is_mean)
     buckets = _buckets(now, first, Series(f"{name}_bucket"))
     count = buckets[-1][1] if buckets else 0.0
     if count <= 0:
-        why = Unknown(f"none in {seconds:.0f} s")
+        why = Unknown(f"no observations in {seconds:.0f} s")
         return ServingTimes(_absent(why), _absent(why), 0, is_mean)
     if count > MOST_COUNT:
         return ServingTimes(_absent(TOO_LARGE), _absent(TOO_LARGE), 0, is_mean)
@@ -244,4 +244,4 @@ def _quantile(buckets: list[tuple[float, float]], share: float) -> BucketQuantil
             seconds = above + (bound - above) * (rank - below) / (count - below)
             return BucketQuantile(seconds, above, bound)
         above, below = bound, max(count, below)
-    return _absent(Unknown(f"above {above:g} s, the last bound of the histogram"))
+    return _absent(Unknown(f"above {above:g} s, the last finite bucket bound"))

@@ -1,4 +1,4 @@
-"""A source with an inference server beside it, whose ``/metrics`` the viewer reads.
+"""A source with the metrics of an inference server, which the viewer reads.
 
 Nothing of it runs in the program, and no message of the program waits for the server.
 """
@@ -18,7 +18,7 @@ from tui_profiler.session import Jump
 from tui_profiler.source import Source, Told
 
 EVERY_SECONDS = 2.0
-"""Between the end of one reading and the next."""
+"""Between the end of one scrape and the next."""
 NOT_READ = "not read yet"
 
 
@@ -28,12 +28,12 @@ def with_serving(source: Source, where: Address | None, seconds: float = EVERY_S
 
 
 class WithServing:
-    """Says what a source says, and every 2 s what a server's metrics say.
+    """A source with the metrics of a server, read every 2 s.
 
     Args:
         source: is closed with this one.
         where: of the metrics.
-        seconds: between two readings.
+        seconds: between two scrapes.
     """
 
     def __init__(self, source: Source, where: Address, seconds: float = EVERY_SECONDS) -> None:
@@ -71,7 +71,7 @@ class WithServing:
             seen.cancel()
 
     def _with_last(self, message: Told) -> Told:
-        """A whole session of the other source knows of no server."""
+        """Return the message; a whole session gets the last scrape of the server."""
         if isinstance(message, Jump) and self._last is not None:
             return Jump(replace(message.session, serving=self._last))
         return message
@@ -90,6 +90,6 @@ class WithServing:
 
 
 def _scraped(text: str) -> tuple[float, Scrape]:
-    """Return when an answer came, in seconds, and what is in it."""
+    """Return when a response came, in seconds, and what is in it."""
     at = time.monotonic()
     return at, scrape(text)

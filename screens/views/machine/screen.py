@@ -199,7 +199,7 @@ def _cores(look: Look) -> tuple[Line, ...]:
     facts.append(("other processes", used.others, _cores_text))
     quota, heat, steal = cores.throttled(look.session)
     facts += [("CPU quota used up", quota, _of_ten_seconds)] if quota else []
-    facts += [("throttled by heat", heat, _of_ten_seconds)] if heat else []
+    facts += [("thermal throttling", heat, _of_ten_seconds)] if heat else []
     facts += [("other virtual machines", steal, _of_ten_seconds)] if steal else []
     hertz = None if look.session.sample is None else known(look.session.sample.frequency_hertz)
     many = f"{used.cores} × {frequency(hertz)}" if hertz else f"{used.cores} cores"
@@ -257,7 +257,7 @@ def _temperature(look: Look, sample: Sample) -> tuple[Line, ...]:
             for one in sample.temperatures
         ]
     if (found := sample.throttle) is not None:
-        facts.append(("thermal throttling", found.heat_events, _times))
+        facts.append(("thermal throttling", found.heat_events, _since_boot))
         if not isinstance(found.heat_events, Unknown):  # Its reason stands above.
             facts.append(("throttled time", found.heat_seconds, _seconds))
     return _facts("temperature", "of the processor", facts, look)
@@ -268,8 +268,12 @@ def _degrees_of(critical: Figure, celsius: float) -> str:
     return f"{degrees(celsius)}{limit}"
 
 
+def _since_boot(value: float) -> str:
+    return f"{thousands(round(value))}× since boot"
+
+
 def _seconds(value: float) -> str:
-    return duration(value) if value else "never"
+    return duration(value) if value else "0 s"
 
 
 def _caches(look: Look) -> tuple[Line, ...]:

@@ -103,7 +103,7 @@ def test_text_and_markdown_tell_temperature_errors_and_links() -> None:
     session = measured(SAMPLES["all"])
     expected = (
         "Package id 0: 72 °C",
-        "12 times by heat since boot",
+        "12× since boot",
         "fan: 42 %",
         "ECC errors, volatile: 3 corrected, 13 uncorrected",
         "ECC errors, aggregate: 103 corrected, 113 uncorrected",
@@ -155,7 +155,7 @@ def test_the_table_tells_machine_and_energy() -> None:
         "  temperature      Package id 0 72 °C",
         "                   Package id 1 66 °C",
         "  cuda:0           600 B allocated, 0.98 KiB reserved, 25 % fragmented",
-        "  gpu              0: NVIDIA Fake  cuda:0, 37 % busy, 312 W, 13 uncorrected memory errors",
+        "  gpu              0: NVIDIA Fake  cuda:0, 37 % busy, 312 W, 13 uncorrected ECC errors",
         "  energy           100 mJ per forward, from the counter over 10.0 s: processor packages",
         "                   60.0 mJ above idle (40.0 W)",
         "                   190 KFLOP/J",

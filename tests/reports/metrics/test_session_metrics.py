@@ -87,7 +87,7 @@ def test_figures_are_those_of_the_report() -> None:
     assert "transfer" not in parts  # Not seen: no sample, and no 0.
 
 
-def test_temperatures_fans_and_memory_errors_are_told_apart() -> None:
+def test_temperatures_fans_and_ecc_errors_are_told_apart() -> None:
     told = replace(GPU, ecc=EccErrors(3.0, Unknown("not told"), 103.0, 113.0))
     session = apply(measured(), replace(FULL, gpus=(GPU,)))
     found = {
@@ -97,14 +97,14 @@ def test_temperatures_fans_and_memory_errors_are_told_apart() -> None:
     }
     assert found["cpu_temperature_celsius", "Package id 0"] == 71.5
     assert found["gpu_fan_ratio", "0", GPU.name] == 0.42
-    assert found["gpu_memory_errors", "0", GPU.name, "corrected"] == 3
-    assert found["gpu_memory_errors", "0", GPU.name, "uncorrected"] == 13
+    assert found["gpu_ecc_errors", "0", GPU.name, "corrected"] == 3
+    assert found["gpu_ecc_errors", "0", GPU.name, "uncorrected"] == 13
     without = session_metrics(apply(measured(), replace(FULL, gpus=(told,))), top=1)
     kinds = {
         sample.labels[-1]
         for metric, samples in without.items()
         for sample in samples
-        if metric.name == f"{PREFIX}gpu_memory_errors"
+        if metric.name == f"{PREFIX}gpu_ecc_errors"
     }
     assert kinds == {("kind", "corrected")}
 

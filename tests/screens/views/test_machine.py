@@ -108,10 +108,10 @@ def test_programs_on_a_gpu_are_named_as_those_on_the_cores_are() -> None:
     assert len(named) == 5
     assert not any("elsewhere" in line or "\x1b" in line for line in shown)
     # A GPU whose processes cannot be read does not look unused.
-    why = messages.GpuProgramsUnknown(0, messages.Unknown("no permission to read it"))
+    why = messages.GpuProgramsUnknown(0, messages.Unknown("permission denied"))
     unread = replace(seen, gpu_programs=seen.gpu_programs[-1:], gpu_programs_unknown=(why,))
     nobody = apply(measured(replace(FULL, gpus=(replace(GPU, processes=()),))), unread)
-    assert part(nobody, "gpu 0: NVIDIA Fake")[-1] == "processes – no permission to read it"
+    assert part(nobody, "gpu 0: NVIDIA Fake")[-1] == "processes – permission denied"
     # Without a viewer that looked, ids are those of the program's own sample.
     before = measured(
         replace(FULL, gpus=(replace(GPU, processes=(messages.GpuProcess(5, 1.0, unknown),)),))
@@ -124,7 +124,7 @@ def test_temperatures_errors_and_links_have_their_lines() -> None:
     assert part(session, "temperature") == [
         "Package id 0 72 °C, critical at 100 °C",
         "Package id 1 66 °C",
-        "thermal throttling 12×",
+        "thermal throttling 12× since boot",
         "throttled time 2.50 s",
     ]
     shown = part(session, "gpu 0: NVIDIA Fake")
@@ -139,7 +139,7 @@ def test_temperatures_errors_and_links_have_their_lines() -> None:
         "NVLink, errors 12",
     ]
     panel = part(session, "machine")
-    assert "! 13 uncorrected memory errors" in panel
+    assert "! 13 uncorrected ECC errors" in panel
     assert "temp 72 °C critical 100 °C" in panel
 
     why, off = messages.Unknown("this GPU has no NVLink"), messages.Unknown("no ECC here")
@@ -172,7 +172,7 @@ def test_throttling_is_shown_while_a_counter_moves() -> None:
     session = apply(apply(still, at(8.0, 5.0, 0.0)), at(11.0, 6.5, 0.25, 7.4))
     assert {
         "CPU quota used up 25 % of the last 10 s",
-        "throttled by heat 2.5 % of the last 10 s",
+        "thermal throttling 2.5 % of the last 10 s",
         "other virtual machines 4.0 % of the last 10 s",
     } <= {*part(session, "cores")}
     unknown = messages.Unknown("no control group that accounts for CPU time")

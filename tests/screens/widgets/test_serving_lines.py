@@ -51,17 +51,17 @@ def screen(told: ServingSeen, cells: int = 80) -> dict[str, str]:
 def test_the_panel_has_requests_and_tokens_in_two_rows() -> None:
     assert panel(seen()) == [
         "serving vLLM 12 running, 4 waiting     KV 38 %",
-        "615 tokens/s  first token ~190 ms",
+        "615 tokens/s  TTFT p50 ~190 ms",
     ]
     wide = panel(seen(), 80)
     assert wide[0].endswith("KV cache 38 %")
-    assert wide[1] == "615 tokens/s  first token ~190 ms  between ~31.5 ms"
+    assert wide[1] == "615 tokens/s  TTFT p50 ~190 ms  ITL p50 ~31.5 ms"
 
 
 def test_the_panel_leaves_out_what_a_server_does_not_export() -> None:
     first, second = panel(seen("tgi-3"), 80)
     assert first == "serving TGI 8 running, 3 waiting"
-    assert second.startswith("338 tokens/s  between ~")
+    assert second.startswith("338 tokens/s  ITL p50 ~")
     unknown = Unknown("not exported")
     assert panel(changed(running=unknown))[0].startswith("serving vLLM – running, 4 waiting")
 
@@ -92,8 +92,8 @@ def test_the_machine_screen_has_every_figure_and_where_it_is_from() -> None:
         "model": "meta-llama/Llama-3.1-8B-Instruct",
         "requests running": "12",
         "requests waiting": "4",
-        "prompt": "2.46K tokens/s  from a counter",
-        "generated": "615 tokens/s  from a counter",
+        "prompt throughput": "2.46K tokens/s  from a counter",
+        "generation throughput": "615 tokens/s  from a counter",
         "first token, p50": "~190 ms  bucket 100 ms to 250 ms",
         "first token, p95": "~471 ms  bucket 250 ms to 500 ms",
         "first token, count": "60",
@@ -110,11 +110,11 @@ def test_the_machine_screen_has_every_figure_and_where_it_is_from() -> None:
 def test_the_machine_screen_says_what_is_not_exported_and_what_is_otherwise() -> None:
     found = screen(seen("tgi-3"))
     assert found["first token"] == "–  TGI exports no time to first token"
-    assert found["KV cache in use"] == "–  TGI exports no use of the KV cache"
+    assert found["KV cache in use"] == "–  TGI exports no KV cache usage"
     assert found["model"] == "–  not in the server's metrics"
-    assert found["generated"].endswith("from a counter, when a request ends")
-    assert found["between tokens, count"] == "25  each the mean of a request"
-    assert screen(seen("sglang-0.5.8"))["prefix cache hits"] == "45 %  the server's own figure"
+    assert found["generation throughput"].endswith("counted when a request ends")
+    assert found["between tokens, count"] == "25  mean per request"
+    assert screen(seen("sglang-0.5.8"))["prefix cache hits"] == "45 %  reported by the server"
 
 
 def compact(told: ServingSeen, section: str | None, rows: int = 5) -> list[str]:
@@ -128,7 +128,7 @@ def test_below_the_tree_requests_have_their_place_and_the_section_both_rows() ->
     assert "   vLLM 12 running, 4 waiting" in machine
     last = [line.strip() for line in compact(seen(), "machine")[-2:]]
     assert last[0].startswith("serving vLLM 12 running, 4 waiting")
-    assert last[1].startswith("615 tokens/s  first token ~190 ms")
+    assert last[1].startswith("615 tokens/s  TTFT p50 ~190 ms")
     assert compact(REFUSED, "machine")[-1].strip() == "serving –  connection refused"
     assert "vLLM" not in compact(REFUSED, None)[-1]
 

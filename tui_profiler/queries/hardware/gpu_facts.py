@@ -1,4 +1,4 @@
-"""Throttling, memory errors and links of a GPU as facts, for the machine screen and for reports."""
+"""Throttling, ECC errors and links of a GPU as facts, for the machine screen and for reports."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -18,6 +18,11 @@ def gpu_facts(gpu: Gpu) -> list[Fact]:
     why = gpu.throttled_by
     throttling: list[Fact] = [("throttling", why, _number)] if isinstance(why, Unknown) else []
     return [*throttling, *_ecc(gpu), *_links(gpu)]
+
+
+def ecc_errors_text(uncorrected: float) -> str:
+    """Return the number of uncorrected ECC errors in words."""
+    return f"{_number(uncorrected)} uncorrected ECC error{'' if round(uncorrected) == 1 else 's'}"
 
 
 def _ecc(gpu: Gpu) -> list[Fact]:

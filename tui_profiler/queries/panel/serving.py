@@ -14,9 +14,9 @@ from tui_profiler.messages import (
 )
 
 FROM_COUNTER = "from a counter"
-MEAN = "each the mean of a request"
-_AT_END = "from a counter, when a request ends"
-_OWN = "the server's own figure"
+MEAN = "mean per request"
+_AT_END = "counted when a request ends"
+_OWN = "reported by the server"
 _LEAST_LARGE = 999.5
 
 
@@ -31,7 +31,7 @@ class ServingRow(NamedTuple):
 
 
 def figures_of(seen: ServingSeen) -> ServingFigures | Unknown:
-    """Return the figures, or why the last reading had none."""
+    """Return the figures, or why the last scrape failed."""
     return Unknown(seen.why_none) if seen.figures is None else seen.figures
 
 
@@ -40,8 +40,13 @@ def serving_rows(found: ServingFigures) -> tuple[ServingRow, ...]:
     return (
         ServingRow("requests running", found.running, whole),
         ServingRow("requests waiting", found.waiting, whole),
-        ServingRow("prompt", found.prompt_per_second, tokens_text, FROM_COUNTER),
-        ServingRow("generated", found.generated_per_second, tokens_text, generated_from(found)),
+        ServingRow("prompt throughput", found.prompt_per_second, tokens_text, FROM_COUNTER),
+        ServingRow(
+            "generation throughput",
+            found.generated_per_second,
+            tokens_text,
+            generated_from(found),
+        ),
         *_times("first token", found.first_token),
         *_times("between tokens", found.between_tokens),
         ServingRow("KV cache in use", found.cache_usage, share),
@@ -52,7 +57,7 @@ def serving_rows(found: ServingFigures) -> tuple[ServingRow, ...]:
 
 def window_text(found: ServingFigures) -> str:
     """Return what rates and times are of."""
-    return f"last {found.seconds:.0f} s" if found.seconds else "one reading"
+    return f"last {found.seconds:.0f} s" if found.seconds else "one scrape"
 
 
 def tokens_text(per_second: float) -> str:

@@ -26,11 +26,11 @@ class LeastForward(json_values.Part, frozen=True):
     seconds: json_values.Size
     """Of eager PyTorch: operators run one after another, inputs and outputs are in memory."""
     fused_s: json_values.Size
-    """Of fused kernels (torch.compile): matrix products and convolutions only."""
+    """Of fused kernels (torch.compile): matmuls and convolutions only."""
     compute_s: json_values.Size
-    """Of `seconds`, in operators that the peak of their dtype holds back."""
+    """Part of `seconds` in compute-bound operators."""
     memory_s: json_values.Size
-    """Of `seconds`, in operators that the memory bandwidth holds back."""
+    """Part of `seconds` in memory-bound operators."""
     limit: Limit | None
     """null if nothing was counted."""
     energy_j: json_values.Size

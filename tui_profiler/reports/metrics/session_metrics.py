@@ -116,7 +116,7 @@ METRICS: tuple[Metric, ...] = (
     _metric("gpu_temperature_celsius", "Temperature of the GPU.", "gpu", "name"),
     _metric("gpu_fan_ratio", "Speed of the fastest fan of the GPU / its maximum.", "gpu", "name"),
     _metric(
-        "gpu_memory_errors",
+        "gpu_ecc_errors",
         "ECC errors since the driver was loaded: corrected, uncorrected.",
         *("gpu", "name", "kind"),
         kind="counter",
@@ -260,7 +260,7 @@ def _of_machine(report: Report) -> _Found:
             ("uncorrected", gpu.ecc.volatile_uncorrected),
         )
         for kind, count in errors:
-            yield "gpu_memory_errors", (*labels, ("kind", kind)), count
+            yield "gpu_ecc_errors", (*labels, ("kind", kind)), count
 
 
 def _gpu(gpu: GpuSample) -> str:

@@ -93,7 +93,7 @@ def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
 def _notes(found: tuple[Fitted, ...]) -> list[str]:
     notes = [
         "min eager: lower bound of eager PyTorch, from data-sheet peaks and bandwidth",
-        "min fused: lower bound of fused kernels (torch.compile): matrix products only",
+        "min fused: lower bound with torch.compile, from matmuls and convolutions only",
         "energy: estimate, min eager × power limit of the board",
         "devices: how many are needed with tensor parallelism",
     ]

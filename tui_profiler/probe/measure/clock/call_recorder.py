@@ -253,7 +253,7 @@ class Watching:
     def run_other(
         self, model: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
-        """Run a call of a model that is not looked at, or of an encoder, and note its time."""
+        """Run a call of a model other than the watched one, or of an encoder, and note its time."""
         thread = get_ident()
         if thread in self._in_other:  # Of a part of another one, which is timed with it.
             return self.untraced(model, *args, **kwargs)
@@ -612,7 +612,7 @@ def key_of(model: nn.Module) -> ModelKey:
 
 
 class OtherCall(NamedTuple):
-    """A call of a model that is not looked at."""
+    """A call of a model other than the watched one."""
 
     thread: int
     began: float

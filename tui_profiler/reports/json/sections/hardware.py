@@ -128,7 +128,7 @@ class GpuSample(Part, frozen=True):
 
     name: str
     index: Count | None
-    """Number on this machine: NVIDIA's as NVML has them, then those of other makers."""
+    """Number on this machine: NVIDIA's as NVML has them, then those of other vendors."""
     uuid: str | None
     cuda_index: Count | None
     """N of cuda:N in the process; null if the process does not see it, or it is ambiguous."""
@@ -161,7 +161,7 @@ class GpuSample(Part, frozen=True):
     fan_share: Known[float]
     """Speed of the fastest fan / its maximum."""
     fan_rpm: Known[float]
-    """Rotations per minute of the first fan."""
+    """Revolutions per minute of the first fan."""
     ecc: EccSample
     links: LinkSample
     throttled_by: Known[str]

@@ -9,7 +9,7 @@ from tui_profiler.queries.panel.serving import figures_of
 from tui_profiler.reports.json_values import Count, Known, Part, Share, Size
 from tui_profiler.session import Session
 
-NO_NAME = "the server's metrics have no label for it"
+NO_NAME = "no model label in the server's metrics"
 Bucket = Annotated[list[Size], Meta(min_length=2, max_length=2)]
 
 
@@ -22,14 +22,14 @@ class Serving(Part, frozen=True, kw_only=True):
     address: str
     server: ServerName
     models: Known[list[str]]
-    """That it serves, the first eight."""
+    """Models that it serves, at most eight."""
     window: Size = field(name="window_s")
-    """Seconds between the two readings that rates, percentiles, hits and preemptions are of; 0
-    after one reading."""
+    """Seconds between the two scrapes that rates, percentiles, hits and preemptions are computed
+    from; 0 after one scrape."""
     running: Known[Size]
-    """Requests in the batch, at the last reading."""
+    """Requests in the batch, at the last scrape."""
     waiting: Known[Size]
-    """Requests in the queue, at the last reading."""
+    """Requests in the queue, at the last scrape."""
     prompt_tokens_per_s: Known[Size]
     """Derived from a counter."""
     generated_tokens_per_s: Known[Size]
@@ -48,13 +48,13 @@ class Serving(Part, frozen=True, kw_only=True):
     between_tokens_p95: Known[Size] = field(name="between_tokens_p95_s")
     between_tokens_p95_bucket: Known[Bucket] = field(name="between_tokens_p95_bucket_s")
     between_tokens_count: Count
-    between_tokens_of: Literal["tokens", "means of a request"]
+    between_tokens_of: Literal["tokens", "mean per request"]
     kv_cache_usage: Known[Share]
-    """Of several engines, of the fullest."""
+    """Share in use; with several engines, the highest."""
     prefix_cache_hit_rate: Known[Share]
     """Share of the tokens of prompts that were in the cache."""
     prefix_cache_hit_rate_from: Literal["counters", "the server"]
-    """The server's own figure is of another time than the window."""
+    """`the server`: computed by the server, not over the window."""
     preemptions: Known[Size]
     """Requests taken out of the batch because the KV cache was full; in the window."""
     preemptions_since_start: Known[Size]
@@ -93,7 +93,7 @@ def _serving(address: str, found: ServingFigures) -> Serving:
         between_tokens_p95=between.p95.seconds,
         between_tokens_p95_bucket=_bucket(between.p95),
         between_tokens_count=between.count,
-        between_tokens_of="means of a request" if between.is_mean_per_request else "tokens",
+        between_tokens_of="mean per request" if between.is_mean_per_request else "tokens",
         kv_cache_usage=found.cache_usage,
         prefix_cache_hit_rate=found.prefix_hits,
         prefix_cache_hit_rate_from="counters" if found.prefix_hits_from_counters else "the server",

@@ -13,7 +13,7 @@ from tui_profiler.reports.json_values import EACH, Count, Known, OfSome, Part, S
 from tui_profiler.session import Session
 
 _NO_SAMPLES = "no sample of the stack fell into other"
-_NO_BACKWARD = "no backward pass was timed by its line"
+_NO_BACKWARD = "no backward pass was attributed to a line"
 
 
 class StepPart(Part, frozen=True):
@@ -59,7 +59,7 @@ class StepLine(Part, frozen=True):
 
 
 class StepBackwardLine(Part, frozen=True):
-    """A line of the program that begins backward passes; seconds per step."""
+    """A line of the program that starts backward passes; seconds per step."""
 
     where: str
     """Function, file and line."""
@@ -70,7 +70,7 @@ class StepBackwardLine(Part, frozen=True):
     other_models_s: Size
     """In other models."""
     outside_s: Size
-    """In what no model made: the loss, and what else the program computes."""
+    """Outside all models: the loss, penalties and other operators."""
 
 
 class StepModel(Part, frozen=True):

@@ -210,7 +210,5 @@ def _heat(sample: Sample) -> list[tuple[str, str]]:
     """Return how often heat throttled the cores, where that is counted at all."""
     if sample.throttle is None:
         return []
-    often = figure_text.figure(
-        sample.throttle.heat_events, lambda v: f"{v:.0f} times by heat since boot"
-    )
-    return [("throttling", often)]
+    often = figure_text.figure(sample.throttle.heat_events, lambda v: f"{v:.0f}× since boot")
+    return [("thermal throttling", often)]

@@ -37,7 +37,7 @@ def serving_words(session: Session) -> tuple[tuple[str, str], ...]:
         return (("serving", f"{UNAVAILABLE} ({found.reason})"),)
     figures = (
         ("", found.generated_per_second, serving.tokens_text),
-        ("first token ", found.first_token.p50.seconds, serving.about),
+        ("first token p50 ", found.first_token.p50.seconds, serving.about),
         ("KV cache ", found.cache_usage, share),
     )
     short = (
@@ -52,9 +52,12 @@ def serving_words(session: Session) -> tuple[tuple[str, str], ...]:
 def _facts(found: ServingFigures) -> tuple[tuple[str, str], ...]:
     return (
         ("requests", serving.requests_text(found, UNAVAILABLE)),
-        ("prompt", _of(found.prompt_per_second, serving.tokens_text, serving.FROM_COUNTER)),
         (
-            "generated",
+            "prompt throughput",
+            _of(found.prompt_per_second, serving.tokens_text, serving.FROM_COUNTER),
+        ),
+        (
+            "generation throughput",
             _of(found.generated_per_second, serving.tokens_text, serving.generated_from(found)),
         ),
         ("first token", _times(found.first_token)),

@@ -158,7 +158,7 @@ def _lines(step: TrainingStep) -> Grid:
 
 
 def _backward_lines(step: TrainingStep) -> Grid:
-    """Return where the seconds of backward passes go, by the line that begins them."""
+    """Return where the seconds of backward passes go, by the line that starts them."""
     lines = step.backward_lines
     times = fitted_times(max(map(line_seconds, lines), default=0.0))
     others = any(line.others for line in lines)
@@ -166,7 +166,11 @@ def _backward_lines(step: TrainingStep) -> Grid:
         short(names("backward, by line"), "backward, by line", 0),
         short(Column("passes"), "passes", 7),
         short(Column(f"modules {times.unit}"), f"modules {times.unit}", 12),
-        *([short(Column(f"other models {times.unit}"), "other", 10)] if others else []),
+        *(
+            [short(Column(f"other models {times.unit}"), f"other {times.unit}", 10)]
+            if others
+            else []
+        ),
         short(Column(f"outside {times.unit}"), f"outside {times.unit}", 12),
     )
     rows = tuple(

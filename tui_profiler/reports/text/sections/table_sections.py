@@ -17,6 +17,7 @@ from tui_profiler.queries.cost.energy import (
     energy_on_paper,
     forward_energy,
 )
+from tui_profiler.queries.hardware.gpu_facts import ecc_errors_text
 from tui_profiler.queries.panel import out_of_memory
 from tui_profiler.queries.parameters.rollup import rolled_up
 from tui_profiler.queries.time.forward_kinds import HOW_TO_CHOOSE, children_words, models_words
@@ -358,7 +359,7 @@ def _gpus(sample: messages.Sample) -> Rows:
             ""
             if isinstance(gpu.throttled_by, messages.Unknown) or not gpu.throttled_by
             else f"throttled by {gpu.throttled_by}",
-            f"{errors:.0f} uncorrected memory errors"
+            ecc_errors_text(errors)
             if (errors := messages.known(gpu.ecc.volatile_uncorrected))
             else "",
         ]
