@@ -1,4 +1,4 @@
-"""GPUs of several makers in one machine: numbers, failures, and who is absent."""
+"""GPUs of several vendors in one machine: numbers, failures, and who is absent."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from tui_profiler.gpus.gpus import Gpus, unknown_gpu
 from tui_profiler.messages import Gpu, GpuProcess, Unknown
 
 MISSING = Unknown("its library is not installed")
-ABSENT, BROKEN = Unknown("none of this maker"), Unknown("the driver is not loaded")
+ABSENT, BROKEN = Unknown("none of this vendor"), Unknown("the driver is not loaded")
 
 
-class Makers:
-    """Some GPUs of one maker; or why there are none, at the moment."""
+class Vendors:
+    """Some GPUs of one vendor; or why there are none, at the moment."""
 
     absent: tuple[Unknown, ...] = (ABSENT,)
     not_installed: tuple[Unknown, ...] = (MISSING,)
 
-    def __init__(self, maker: str, answer: int | Unknown) -> None:
-        self.maker = maker
+    def __init__(self, vendor: str, answer: int | Unknown) -> None:
+        self.vendor = vendor
         self.answer = answer
         self.is_open = True
 
     def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
         if isinstance(self.answer, Unknown):
             return self.answer
-        names = (f"{self.maker} {letter}" for letter in "AB"[: self.answer])
+        names = (f"{self.vendor} {letter}" for letter in "AB"[: self.answer])
         return tuple(Gpu(name, *[now] * 7, "", index=index) for index, name in enumerate(names))
 
     def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
@@ -45,8 +45,8 @@ class Makers:
         self.is_open = False
 
 
-def test_makers_are_numbered_one_after_another() -> None:
-    drivers = [Makers("X", 2), Makers("Y", ABSENT), Makers("Z", 1)]
+def test_vendors_are_numbered_one_after_another() -> None:
+    drivers = [Vendors("X", 2), Vendors("Y", ABSENT), Vendors("Z", 1)]
     gpus = Gpus(drivers=drivers)
     found, energy, processes = gpus.gpus(1.0), gpus.energy(1.0), gpus.processes(1.0)
     assert not isinstance(found, Unknown)
@@ -63,8 +63,8 @@ def test_makers_are_numbered_one_after_another() -> None:
     assert not any(driver.is_open for driver in drivers)
 
 
-def test_a_maker_that_fails_is_one_gpu_without_figures_and_moves_no_other() -> None:
-    first, second = Makers("X", 2), Makers("Y", 1)
+def test_a_vendor_that_fails_is_one_gpu_without_figures_and_moves_no_other() -> None:
+    first, second = Vendors("X", 2), Vendors("Y", 1)
     gpus = Gpus(drivers=[first, second])
     before = gpus.gpus(0.0)
     assert not isinstance(before, Unknown)
@@ -86,7 +86,7 @@ def test_a_maker_that_fails_is_one_gpu_without_figures_and_moves_no_other() -> N
 
 
 def test_no_number_is_given_twice_where_a_driver_or_a_gpu_appears_later() -> None:
-    first, second = Makers("X", BROKEN), Makers("Y", 1)
+    first, second = Vendors("X", BROKEN), Vendors("Y", 1)
     gpus = Gpus(drivers=[first, second])
     found = gpus.processes(0.0)
     assert found == ((0, (GpuProcess(0, 0.0, 0.0),)), (-1, BROKEN))
@@ -100,14 +100,14 @@ def test_no_number_is_given_twice_where_a_driver_or_a_gpu_appears_later() -> Non
     assert [one.name for one in more] == ["1: X A", "0: Y A", "2: Y B"]
 
 
-def test_what_the_binding_of_one_maker_raises_hides_no_other() -> None:
-    class OfAnotherRelease(Makers):
+def test_what_the_binding_of_one_vendor_raises_hides_no_other() -> None:
+    class OfAnotherRelease(Vendors):
         """Its binding names a figure otherwise."""
 
         def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
             raise KeyError("pcie_metric")
 
-    gpus = Gpus(drivers=[Makers("X", 1), OfAnotherRelease("Y", 1)])
+    gpus = Gpus(drivers=[Vendors("X", 1), OfAnotherRelease("Y", 1)])
     why = Unknown("GPU counters failed: KeyError: 'pcie_metric'")
     found = gpus.gpus(0.0)
     assert not isinstance(found, Unknown)
@@ -135,7 +135,7 @@ def test_what_the_binding_of_one_maker_raises_hides_no_other() -> None:
 def test_without_gpus_the_reasons_are_told(
     answers: tuple[int | Unknown, int | Unknown], expected: object
 ) -> None:
-    drivers = [Makers(maker, answer) for maker, answer in zip("XY", answers, strict=True)]
+    drivers = [Vendors(vendor, answer) for vendor, answer in zip("XY", answers, strict=True)]
     assert Gpus(drivers=drivers).gpus(0.0) == expected
 
 

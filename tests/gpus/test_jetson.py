@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.gpus.test_gpus import Makers
+from tests.gpus.test_gpus import Vendors
 from tui_profiler.gpus.driver import EnergyOfGpu
 from tui_profiler.gpus.gpus import Gpus, unknown_gpu
 from tui_profiler.gpus.jetson import Jetson
 from tui_profiler.messages import Gpu, Unknown
 
 NOT_TOLD = Unknown("this GPU does not report it")
-ABSENT = Unknown("none of this maker")
+ABSENT = Unknown("none of this vendor")
 
 
 def write(path: Path, text: str) -> None:
@@ -60,7 +60,7 @@ def test_a_jetson_without_nvml_is_read_from_files(
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     rails = (("GPU", 19_000, 800), ("CPU", 19_000, 100), ("VDD_IN", 5_000, 4_000))
-    driver = Jetson(Makers("NVIDIA", ABSENT), jetson(tmp_path, *rails))
+    driver = Jetson(Vendors("NVIDIA", ABSENT), jetson(tmp_path, *rails))
     gpu = only(driver)
     assert (gpu.name, gpu.index, gpu.cuda_index) == ("NVIDIA Jetson AGX Orin", 0, 0)
     assert (gpu.utilisation, gpu.clock_hertz, gpu.temperature_celsius) == (0.437, 1.3005e9, 51.25)
@@ -79,17 +79,17 @@ def test_a_jetson_without_nvml_is_read_from_files(
 
 def test_a_rail_that_the_gpu_shares_is_not_its_power(tmp_path: Path) -> None:
     root = jetson(tmp_path, ("VDD_GPU_SOC", 20_000, 500), ("VIN_SYS_5V0", 5_000, 900))
-    gpu = only(Jetson(Makers("NVIDIA", ABSENT), root))
+    gpu = only(Jetson(Vendors("NVIDIA", ABSENT), root))
     assert gpu.power_watts == Unknown(
         "not measured alone (rail VDD_GPU_SOC also supplies other parts)"
     )
     assert gpu.module_watts == 4.5
-    bare = only(Jetson(Makers("NVIDIA", ABSENT), jetson(tmp_path / "bare")))
+    bare = only(Jetson(Vendors("NVIDIA", ABSENT), jetson(tmp_path / "bare")))
     assert bare.power_watts == bare.module_watts == NOT_TOLD
 
 
 def test_what_nvml_knows_is_kept_and_the_rest_filled(tmp_path: Path) -> None:
-    class Partial(Makers):
+    class Partial(Vendors):
         def gpus(self, now: float) -> tuple[Gpu, ...]:
             nothing = unknown_gpu("NVIDIA", NOT_TOLD)
             named = replace(nothing, name="0: Orin (nvgpu)", temperature_celsius=49.0, uuid="GPU-1")
@@ -102,7 +102,7 @@ def test_what_nvml_knows_is_kept_and_the_rest_filled(tmp_path: Path) -> None:
 
 def test_files_that_fail_are_reasons(tmp_path: Path) -> None:
     root = jetson(tmp_path, ("GPU", 10_000, 500))
-    driver = Jetson(Makers("NVIDIA", ABSENT), root)
+    driver = Jetson(Vendors("NVIDIA", ABSENT), root)
     gpu = root / "sys" / "class" / "devfreq" / "17000000.gpu"
     (gpu / "device" / "load").unlink()
     (gpu / "cur_freq").write_text("none\n")
@@ -116,7 +116,7 @@ def test_another_machine_is_what_nvml_tells(tmp_path: Path, compatible: str | No
     root = jetson(tmp_path)
     tree = root / "proc" / "device-tree" / "compatible"
     tree.unlink() if compatible is None else tree.write_text(compatible)
-    nvml = Makers("NVIDIA", 2)
+    nvml = Vendors("NVIDIA", 2)
     driver = Jetson(nvml, root)
     assert driver.gpus(1.0) == nvml.gpus(1.0)
     assert driver.energy(1.0) == nvml.energy(1.0)

@@ -1,1 +1,1 @@
-"""GPUs of every maker: figures of each, and who computes on it; no torch."""
+"""GPUs of every vendor: figures of each, and the processes that use it; no torch."""

@@ -83,7 +83,7 @@ class Amd:
         cards: where the kernel lists graphics cards.
     """
 
-    maker = "AMD"
+    vendor = "AMD"
     absent: tuple[Unknown, ...] = (Unknown("no AMD GPU on this machine"),)
     not_installed: tuple[Unknown, ...] = (_NO_LIBRARY, _NO_BINDING)
 
@@ -114,7 +114,7 @@ class Amd:
         return self._each(now, _Device.energy)
 
     def processes(self, now: float) -> tuple[OfProcesses, ...] | Unknown:
-        """Ask every GPU who computes on it.
+        """Return the processes that use each GPU.
 
         Args:
             now: As for ``gpus``.
@@ -258,7 +258,7 @@ class _Device:
         return EnergyOfGpu(self.index, self._name, self._joules(), watts, self._limit_watts())
 
     def processes(self) -> tuple[GpuProcess, ...] | Unknown:
-        """Return who computes on it, most memory first; at most ``MOST_PROCESSES``."""
+        """Return the processes that use it, most memory first; at most ``MOST_PROCESSES``."""
         listed = self._ask("amdsmi_get_gpu_process_list")
         if isinstance(listed, Unknown):
             return listed

@@ -228,7 +228,7 @@ class Device:
         )
 
     def processes(self) -> tuple[GpuProcess, ...] | Unknown:
-        """Return who computes on it, most memory first; at most ``MOST_PROCESSES``."""
+        """Return the processes that use it, most memory first; at most ``MOST_PROCESSES``."""
         # Without its version pynvml raises what is no NVMLError where the driver is old.
         running = self._ask(
             ("nvmlDeviceGetComputeRunningProcesses_v3", self._handle),

@@ -1,8 +1,8 @@
-"""What every maker's GPUs are asked, and a library that is opened when it is first asked.
+"""What every vendor's GPUs are asked, and a library that is opened when it is first asked.
 
 1. Nothing here raises because of a driver: one that is absent, too old, or dies in the middle of a
    session is an ``Unknown`` with its reason, and one GPU's failure never hides the others. What a
-   binding of another release raises is caught for each maker (``gpus.py``), and when it is opened.
+   binding of another release raises is caught for each vendor (``gpus.py``), and when it is opened.
 2. A driver that failed is opened again after 30 s, not before: opening can take seconds. A library
    that is not installed is looked for once in a process, by the probe's warm-up: a search asks the
    program's own finders, and an import would hold up its threads.
@@ -22,7 +22,7 @@ NEEDS_SECOND = Unknown("needs a second sample")
 _T = TypeVar("_T")
 
 OfProcesses: TypeAlias = tuple[int, tuple[GpuProcess, ...] | Unknown]
-"""Number of a GPU, and who computes on it."""
+"""Number of a GPU, and the processes that use it."""
 
 
 def most_memory_first(found: Iterable[GpuProcess]) -> tuple[GpuProcess, ...]:
@@ -35,12 +35,12 @@ def most_memory_first(found: Iterable[GpuProcess]) -> tuple[GpuProcess, ...]:
 
 
 def unexpected(error: Exception) -> Unknown:
-    """Return the reason where a maker's binding raised what it does not document."""
+    """Return the reason where a vendor's binding raised what it does not document."""
     return Unknown(f"GPU counters failed: {type(error).__name__}: {error}")
 
 
 def has_card(cards: Path, vendor: str) -> bool:
-    """Return whether the kernel lists a graphics card with this PCI number of its maker."""
+    """Return whether the kernel lists a graphics card with this PCI vendor number."""
     for path in cards.glob("card*/device/vendor"):
         try:
             if path.read_text(encoding="ascii").strip() == vendor:
@@ -62,9 +62,9 @@ class EnergyOfGpu(NamedTuple):
 
 
 class Driver(Protocol):
-    """GPUs of one maker, numbered from 0; ``now`` is seconds of a clock that only goes forward."""
+    """GPUs of one vendor, numbered from 0; ``now`` is seconds of a clock that only goes forward."""
 
-    maker: str
+    vendor: str
     absent: tuple[Unknown, ...]
     """Answers where the machine has no such GPU."""
     not_installed: tuple[Unknown, ...]
@@ -79,7 +79,7 @@ class Driver(Protocol):
         ...
 
     def processes(self, now: float) -> tuple[OfProcesses, ...] | Unknown:
-        """Ask every GPU who computes on it."""
+        """Return the processes that use each GPU."""
         ...
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class Opened(Generic[_T]):
                 return self._failure
             try:
                 found = self._opening()
-            except Exception as error:  # the border to a maker's library (rule 1)
+            except Exception as error:  # the border to a vendor's library (rule 1)
                 found = unexpected(error)
             if isinstance(found, Unknown):
                 return self.fail(found, now)

@@ -1,12 +1,13 @@
 """All GPUs of this machine, whoever made them, numbered one after another.
 
 1. A GPU gets its number when it is first seen, and keeps it: NVIDIA's come first with NVML's
-   numbers, those of the next maker follow. No number is given twice: where a driver fails at first
-   and another maker has its numbers by then, its GPUs follow those. So a second ``Gpus`` that first
-   asks at another moment (energy, the viewer) can number them otherwise, until both are closed.
-2. A maker whose driver is there and fails, beside others that answer, is one GPU without figures.
+   numbers, those of the next vendor follow. No number is given twice: where a driver fails at first
+   and another vendor has its numbers by then, its GPUs follow those. So a second ``Gpus`` that
+   first asks at another moment (energy, the viewer) can number them otherwise, until both are
+   closed.
+2. A vendor whose driver is there and fails, beside others that answer, is one GPU without figures.
    One whose library is not installed is told only where no GPU answers: most laptops have a second
-   GPU that nobody computes on.
+   GPU that no process uses.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,10 +33,10 @@ class Gpus:
 
     Args:
         device_indices: NVML's numbers of the GPUs to ask, which ``CUDA_VISIBLE_DEVICES`` does not
-            change, and no other maker's; None for all.
+            change, and no other vendor's; None for all.
         cuda_uuids: Tells which GPUs CUDA or HIP itself sees, in its order, once it was started in
             this process; None before. What the environment says is only a forecast of that.
-        drivers: Of each maker; None for those of this machine.
+        drivers: Of each vendor; None for those of this machine.
     """
 
     def __init__(
@@ -46,8 +47,8 @@ class Gpus:
     ) -> None:
         if drivers is None:
             nvml = Nvml(device_indices, cuda_uuids)
-            all_makers: list[Driver] = [Jetson(nvml), Amd(cuda_uuids), Intel()]
-            drivers = [nvml] if device_indices is not None else all_makers
+            all_vendors: list[Driver] = [Jetson(nvml), Amd(cuda_uuids), Intel()]
+            drivers = [nvml] if device_indices is not None else all_vendors
         self._drivers = tuple(drivers)
         self._firsts: dict[int, int] = {}
         """Number that the first GPU of a driver has, by the driver's place."""
@@ -78,13 +79,13 @@ class Gpus:
             number = number_of(one.number)
             return one._replace(number=number, name=f"{number}: {_model(one.name)}")
 
-        def failed(maker: str, why: Unknown) -> EnergyOfGpu:
-            return EnergyOfGpu(_NOT_NUMBERED, f"{maker} GPU", why, why, why)
+        def failed(vendor: str, why: Unknown) -> EnergyOfGpu:
+            return EnergyOfGpu(_NOT_NUMBERED, f"{vendor} GPU", why, why, why)
 
         return self._each(lambda one: one.energy(now), numbered, failed)
 
     def processes(self, now: float) -> tuple[OfProcesses, ...] | Unknown:
-        """Ask every GPU for its number and who computes on it.
+        """Return the number of each GPU, and the processes that use it.
 
         Args:
             now: As for ``gpus``.
@@ -92,7 +93,7 @@ class Gpus:
         return self._each(
             lambda one: one.processes(now),
             lambda of, number_of: (number_of(of[0]), of[1]),
-            lambda _maker, why: (_NOT_NUMBERED, why),
+            lambda _vendor, why: (_NOT_NUMBERED, why),
         )
 
     def close(self) -> None:
@@ -112,7 +113,7 @@ class Gpus:
         for place, driver in enumerate(self._drivers):
             try:
                 answer = ask(driver)
-            except Exception as error:  # the border of one maker: the others are asked all the same
+            except Exception as error:  # the border of one vendor: the others are asked anyway
                 answer = unexpected(error)
             if not isinstance(answer, Unknown):
                 is_answered = True
@@ -121,11 +122,11 @@ class Gpus:
                 failures.append((driver, answer))
         if found:
             rest = [(who, why) for who, why in failures if why not in who.not_installed]
-            return (*found, *(failed(driver.maker, why) for driver, why in rest))
+            return (*found, *(failed(driver.vendor, why) for driver, why in rest))
         if len(failures) == 1:
             return failures[0][1]
         if failures:
-            return Unknown("; ".join(f"{driver.maker}: {why.reason}" for driver, why in failures))
+            return Unknown("; ".join(f"{driver.vendor}: {why.reason}" for driver, why in failures))
         return () if is_answered else NO_GPU
 
     def _number(self, place: int, index: int) -> int:
@@ -138,9 +139,9 @@ class Gpus:
         return self._numbers[place, index]
 
 
-def unknown_gpu(maker: str, why: Unknown) -> Gpu:
+def unknown_gpu(vendor: str, why: Unknown) -> Gpu:
     """Return a GPU of which nothing is known but the reason."""
-    return Gpu(f"{maker} GPU", why, why, why, why, why, why, why, throttled_by=why)
+    return Gpu(f"{vendor} GPU", why, why, why, why, why, why, why, throttled_by=why)
 
 
 def _model(name: str) -> str:

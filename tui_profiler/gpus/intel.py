@@ -91,7 +91,7 @@ class Intel:
         cards: where the kernel lists graphics cards.
     """
 
-    maker = "Intel"
+    vendor = "Intel"
     absent: tuple[Unknown, ...] = (_NO_GPU,)
     not_installed: tuple[Unknown, ...] = (_NO_LOADER, _NO_BINDING)
 
@@ -118,7 +118,7 @@ class Intel:
         return self._each(now, _Device.energy)
 
     def processes(self, now: float) -> tuple[OfProcesses, ...] | Unknown:
-        """Ask every GPU who computes on it.
+        """Return the processes that use each GPU.
 
         Args:
             now: As for ``gpus``.
@@ -263,7 +263,7 @@ class _Device:
         return EnergyOfGpu(self.index, self._name, joules, watts, self._limit_watts())
 
     def processes(self) -> tuple[GpuProcess, ...] | Unknown:
-        """Return who computes on it, most memory first; at most ``MOST_PROCESSES``."""
+        """Return the processes that use it, most memory first; at most ``MOST_PROCESSES``."""
         many = ctypes.c_uint32(0)
         function = self._library.zesDeviceProcessesGetState
         code = function(self._handle, ctypes.byref(many), None)

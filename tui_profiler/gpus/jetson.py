@@ -53,7 +53,7 @@ class Jetson:
         root: where ``/sys`` and ``/proc`` are.
     """
 
-    maker = "NVIDIA"
+    vendor = "NVIDIA"
 
     def __init__(self, nvml: Driver, root: Path = _ROOT) -> None:
         self._nvml = nvml
@@ -94,7 +94,7 @@ class Jetson:
         return answer
 
     def processes(self, now: float) -> tuple[OfProcesses, ...] | Unknown:
-        """Ask every GPU who computes on it; files do not tell.
+        """Return the processes that use each GPU; files do not tell.
 
         Args:
             now: As for ``gpus``.

@@ -137,7 +137,7 @@ class Nvml:
             process; None before. What the environment says is only a forecast of that.
     """
 
-    maker = "NVIDIA"
+    vendor = "NVIDIA"
     absent: tuple[Unknown, ...] = (NO_DRIVER, NO_GPUS)
     not_installed: tuple[Unknown, ...] = (NO_BINDING,)
 
@@ -174,7 +174,7 @@ class Nvml:
         )
 
     def processes(self, now: float) -> tuple[OfProcesses, ...] | Unknown:
-        """Ask every GPU for its number and who computes on it.
+        """Return the number of each GPU, and the processes that use it.
 
         Args:
             now: As for ``gpus``.

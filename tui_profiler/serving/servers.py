@@ -44,7 +44,7 @@ class Server(NamedTuple):
     prefix_hits: tuple[tuple[Series, Series], ...]
     """Counters of tokens: those that were found, and those that were looked up."""
     prefix_hit_rate: Names
-    """The server's own figure."""
+    """Computed by the server."""
     preemptions: Names
 
 

@@ -164,7 +164,7 @@ def _lost(now: Scrape, first: Scrape | None, series: Series | None) -> Figure:
 
 
 def _prefix_hits(now: Scrape, first: Scrape | None, seconds: float) -> tuple[Figure, bool]:
-    """Return the hit rate, and whether it is the server's own figure."""
+    """Return the hit rate, and whether the server computed it."""
     for hits, queries in now.server.prefix_hits:
         if not _of(now, queries):
             continue

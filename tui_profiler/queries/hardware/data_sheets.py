@@ -1,4 +1,4 @@
-"""GPUs by their makers' data sheets, from the table ``data_sheets.csv`` beside this file.
+"""GPUs by their vendors' data sheets, from the table ``data_sheets.csv`` beside this file.
 
 1. Peaks are dense: half of what a sheet says for 2:4 sparsity. Of GeForce cards those with float32
    accumulation, which is what torch asks for. In TFLOPS, 10^12 a second.
@@ -21,7 +21,7 @@ _FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 
 
 class DataSheet(Struct, frozen=True, eq=False):
-    """One device, as its maker describes it."""
+    """One device, as its vendor describes it."""
 
     name: str
     """As ``--on`` takes it."""

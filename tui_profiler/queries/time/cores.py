@@ -55,7 +55,7 @@ def own_pid(session: Session) -> int | None:
 
 
 def gpu_programs(session: Session, gpu: int) -> tuple[GpuProgramUse, ...]:
-    """Return who computes on a GPU, most memory first, by NVML's number of it."""
+    """Return the processes that use a GPU, most memory first, by NVML's number of it."""
     seen = session.programs.gpu_programs if session.programs is not None else ()
     return () if isinstance(seen, Unknown) else tuple(one for one in seen if one.gpu == gpu)
 
