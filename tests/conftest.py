@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import signal
 from collections.abc import Generator, Iterator
 from itertools import count
@@ -60,6 +61,15 @@ def _collector_as_found() -> Iterator[None]:
     yield
     gc.unfreeze()
     gc.set_threshold(*before)
+
+
+@pytest.fixture(autouse=True)
+def _memory_limit_as_found() -> Iterator[None]:
+    """Lift what a trial that ran in this process lowered: workers inherit it."""
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    yield
+    if resource.getrlimit(resource.RLIMIT_DATA) != before:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 @pytest.fixture
