@@ -9,17 +9,16 @@
 4. Means are over the set of steps (``StepSet``): of each line and model apart.
 """
 
-import linecache
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from tui_profiler.messages import Figure, Unknown
-from tui_profiler.messages.training import LONGEST_LINE, BackwardLine, OtherModel
+from tui_profiler.messages.training import BackwardLine, OtherModel
 from tui_profiler.probe.measure.clock.call_recorder import ModelKey, OtherCall
 from tui_profiler.probe.measure.clock.forward import Forward
 from tui_profiler.probe.measure.step.backward_calls import FIRST_OTHER, PassShares, by_node
-from tui_profiler.probe.measure.step.source_lines import Line
+from tui_profiler.probe.measure.step.source_lines import Line, text_of
 from tui_profiler.probe.measure.step.step_set import FigureName, StepSet
 
 MOST_LINES = 8
@@ -143,8 +142,3 @@ def backward_lines(steps: StepSet) -> tuple[BackwardLine, ...]:
     ]
     found.sort(key=lambda one: -(one.modules + one.others + one.outside))
     return tuple(found[:MOST_LINES])
-
-
-def text_of(file: str, number: int) -> str:
-    """Return what stands in a line of a file, cut; empty where that cannot be read."""
-    return linecache.getline(file, number).strip()[:LONGEST_LINE]

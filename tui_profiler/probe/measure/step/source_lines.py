@@ -4,6 +4,7 @@ A thread of ours reads the frames of one other thread, at most fifty times per s
 often than a part of the budget allows. Nothing is traced or stopped, and no frame is kept.
 """
 
+import linecache
 import sys
 import threading
 from collections import deque
@@ -11,6 +12,7 @@ from time import perf_counter, thread_time
 from types import CodeType, FrameType
 from typing import NamedTuple
 
+from tui_profiler.messages.training import LONGEST_LINE
 from tui_profiler.probe.process.source_line import is_users, library_of
 
 LEAST_PAUSE_SECONDS = 0.02
@@ -126,3 +128,8 @@ def _innermost(frame: FrameType | None, forward: CodeType | None) -> Line | None
         return None
     code = found.f_code
     return Line(code.co_qualname, code.co_filename, found.f_lineno or 0)
+
+
+def text_of(file: str, number: int) -> str:
+    """Return what stands in a line of a file, cut; empty where that cannot be read."""
+    return linecache.getline(file, number).strip()[:LONGEST_LINE]

@@ -53,11 +53,10 @@ from tui_profiler.probe.measure.step.outside import (
     OtherModels,
     backward_lines,
     pass_figures,
-    text_of,
     why_undivided,
 )
 from tui_profiler.probe.measure.step.recorder import End, Pass, StepRecorder, brief_step_seconds
-from tui_profiler.probe.measure.step.source_lines import Line, LineSampler, Sample
+from tui_profiler.probe.measure.step.source_lines import Line, LineSampler, Sample, text_of
 from tui_profiler.probe.measure.step.step_set import FigureName, StepSet
 from tui_profiler.probe.measure.values.model_values import ValueReader
 
