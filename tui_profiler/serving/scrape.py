@@ -9,9 +9,10 @@
 """
 
 import re
+from functools import cache
 from typing import NamedTuple
 
-from tui_profiler.serving.servers import SERVERS, Server
+from tui_profiler.serving.servers import BUCKETS, SERVERS, Server
 
 MOST_LINE = 1_024
 """Characters."""
@@ -22,7 +23,6 @@ MOST_COUNT = 2.0**53
 MOST_MODELS = 8
 MOST_NAME = 200
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-_SUFFIX = "_bucket"
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -101,6 +101,7 @@ def _known_lines(text: str) -> tuple[list[str], bool]:
     return found, is_metrics
 
 
+@cache
 def _wanted() -> frozenset[str]:
     names: set[str] = set()
     for one in SERVERS:
@@ -110,5 +111,5 @@ def _wanted() -> frozenset[str]:
             *(series for pair in one.prefix_hits for series in pair),
         )
         names |= {each.name for each in series}
-        names |= {f"{each}{_SUFFIX}" for each in (*one.first_token, *one.between_tokens)}
+        names |= {f"{each}{BUCKETS}" for each in (*one.first_token, *one.between_tokens)}
     return frozenset(names)

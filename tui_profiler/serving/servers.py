@@ -21,6 +21,8 @@ class Series(NamedTuple):
 
 
 Names: TypeAlias = tuple[Series, ...]
+BUCKETS = "_bucket"
+"""Suffix of the samples of a histogram."""
 
 
 class Server(NamedTuple):

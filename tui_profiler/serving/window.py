@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 
 from tui_profiler.messages import BucketQuantile, Figure, ServingFigures, ServingTimes, Unknown
 from tui_profiler.serving.scrape import MOST_COUNT, Labels, Scrape
-from tui_profiler.serving.servers import PRIORITY, SAME_REQUESTS, Names, Series, Server
+from tui_profiler.serving.servers import BUCKETS, PRIORITY, SAME_REQUESTS, Names, Series, Server
 
 SECONDS = 60.0
 ONE_SCRAPE = Unknown("rates and times need a second scrape")
@@ -62,7 +62,7 @@ def _counters(server: Server) -> Iterable[str]:
         yield series.name
     for pair in server.prefix_hits:
         yield from (series.name for series in pair)
-    yield from (f"{name}_bucket" for name in (*server.first_token, *server.between_tokens))
+    yield from (f"{name}{BUCKETS}" for name in (*server.first_token, *server.between_tokens))
 
 
 def _figures(now: Scrape, first: Scrape | None, seconds: float) -> ServingFigures:
@@ -184,14 +184,14 @@ def _prefix_hits(now: Scrape, first: Scrape | None, seconds: float) -> tuple[Fig
 def _times(
     now: Scrape, first: Scrape | None, names: tuple[str, ...], seconds: float, what: str
 ) -> ServingTimes:
-    name = next((one for one in names if now.samples.get(f"{one}_bucket")), None)
+    name = next((one for one in names if now.samples.get(f"{one}{BUCKETS}")), None)
     if name is None:
         why = _not_exported(now, what)
         return ServingTimes(_absent(why), _absent(why), 0)
     is_mean = name in now.server.means_per_request
     if first is None:
         return ServingTimes(_absent(ONE_SCRAPE), _absent(ONE_SCRAPE), 0, is_mean)
-    buckets = _buckets(now, first, Series(f"{name}_bucket"))
+    buckets = _buckets(now, first, Series(f"{name}{BUCKETS}"))
     count = buckets[-1][1] if buckets else 0.0
     if count <= 0:
         why = Unknown(f"no observations in {seconds:.0f} s")
