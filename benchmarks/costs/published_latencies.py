@@ -2,7 +2,7 @@
 
     python -m benchmarks.costs.published_latencies [--markdown]
 
-Each row is a figure that somebody measured and published, on a device of our table: one forward of
+Each row is a published measurement on one of the devices with a data sheet: one forward of
 a batch, the prefill of a prompt, or the decode of one token. Models are traced on meta, in the
 dtype that was measured; nothing is downloaded. ``SOURCES`` says where each figure stands.
 
@@ -70,7 +70,7 @@ class Row(NamedTuple):
     dtype: str
     batch: int
     seconds: float
-    """Of one forward of the batch."""
+    """Latency of one forward of the batch."""
     source: str
     inputs: tuple[str, ...] = ()
     phase: int = 0
