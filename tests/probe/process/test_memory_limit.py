@@ -123,6 +123,22 @@ print(refused(lambda: torch.empty(3 * 2**29, dtype=torch.uint8)))
     assert ran.stdout.split() == ["True", "True", "True", "True", "False"]
 
 
+def test_a_limit_that_somebody_lifted_stays_lifted() -> None:
+    """As a trial's is in a process that goes on after it: no limit is the number -1."""
+    code = """
+import resource
+from tui_profiler.probe.process import memory_limit
+memory_limit.limit_memory(2**40, 2**40)
+_, hard = resource.getrlimit(resource.RLIMIT_DATA)
+resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, hard))
+memory_limit.allow_map(4096)
+memory_limit.allow_untouched()
+print(resource.getrlimit(resource.RLIMIT_DATA)[0] == resource.RLIM_INFINITY)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["True"]
+
+
 async def failure(worker: Conversation) -> Failed:
     """Return the next one."""
     heard = len(worker.heard)

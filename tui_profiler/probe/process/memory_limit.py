@@ -158,6 +158,8 @@ def _raise_by(size_bytes: int) -> None:
     if _Here.most_bytes is None or size_bytes <= 0:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if soft == resource.RLIM_INFINITY:  # Somebody in this process lifted it.
+        return
     more = soft + size_bytes
     if hard != resource.RLIM_INFINITY:
         more = min(more, hard)
