@@ -15,7 +15,6 @@ from tui_profiler.messages.hardware import *
 from tui_profiler.messages.live import *
 from tui_profiler.messages.model import *
 from tui_profiler.messages.parameters import *
-from tui_profiler.messages.playback import *
 from tui_profiler.messages.program import *
 from tui_profiler.messages.requests import *
 from tui_profiler.messages.serving import *

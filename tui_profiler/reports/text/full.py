@@ -5,12 +5,11 @@ from tui_profiler.reports.text.markdown import as_markdown
 from tui_profiler.reports.text.sections.architecture import architecture_section
 from tui_profiler.reports.text.sections.compilation import compilation_sections
 from tui_profiler.reports.text.sections.computation import computation
-from tui_profiler.reports.text.sections.energy import energy_section
 from tui_profiler.reports.text.sections.findings import findings_section
 from tui_profiler.reports.text.sections.generation import generation_sections
 from tui_profiler.reports.text.sections.memory import memory_section
 from tui_profiler.reports.text.sections.parameters import parameters_section
-from tui_profiler.reports.text.sections.profile import profile
+from tui_profiler.reports.text.sections.profile import energy_section, profile
 from tui_profiler.reports.text.sections.serving import serving_sections
 from tui_profiler.reports.text.sections.step import step_sections, values_sections
 from tui_profiler.reports.text.sections.summary import summary

@@ -1,4 +1,7 @@
-"""Profile: times of a forward by layer, and the use of the machine."""
+"""Profile: times of a forward by layer, the use of the machine, and its energy.
+
+Joules are measured or on paper, and never one for the other.
+"""
 
 from collections import Counter
 
@@ -7,8 +10,14 @@ from tui_profiler.findings.evidence.attention import attention, words
 from tui_profiler.messages import NO_FORWARD, Sample, Tick, Unknown
 from tui_profiler.queries.cost.bound import Bound, bound, is_counted, kinds_seen
 from tui_profiler.queries.cost.breakdown import bound_shares
+from tui_profiler.queries.cost.energy import (
+    ForwardEnergy,
+    PaperEnergy,
+    energy_on_paper,
+    forward_energy,
+)
 from tui_profiler.queries.cost.machine import miss_share, parallel_efficiency
-from tui_profiler.queries.cost.totals import slowest_modules, throughput, why_no_times
+from tui_profiler.queries.cost.totals import slowest_modules, throughput, was_run, why_no_times
 from tui_profiler.queries.hardware.gpu_facts import gpu_facts
 from tui_profiler.queries.panel.phrases import overhead_words
 from tui_profiler.queries.time.cores import thread_words
@@ -212,3 +221,48 @@ def _heat(sample: Sample) -> list[tuple[str, str]]:
         return []
     often = figure_text.figure(sample.throttle.heat_events, lambda v: f"{v:.0f}× since boot")
     return [("thermal throttling", often)]
+
+
+def energy_section(session: Session, tree: Tree) -> Section:
+    """Return the energy of a forward and, where it is not measured, why."""
+    if not tree.has_forward:
+        return Section("energy", "", figure_text.nothing(NO_FORWARD))
+    # The counters run before the model does: only what ran has an energy of its own.
+    found = forward_energy(session) if was_run(session) else Unknown(why_no_times(session))
+    if isinstance(found, ForwardEnergy):
+        return Section(
+            "energy", "measured on this machine", (figure_text.facts(*_energy_facts(found)),)
+        )
+    paper = energy_on_paper(session, 0)
+    if isinstance(paper, PaperEnergy):
+        least, most = units.rough_energy(paper.low), units.rough_energy(paper.high)
+        on_paper = f"~{least} to ~{most}, by {paper.source}"
+    else:
+        on_paper = figure_text.figure(paper, units.energy)
+    rows = (("measured", figure_text.figure(found, units.energy)), ("on paper", on_paper))
+    return Section("energy", "estimated from published coefficients", (figure_text.facts(*rows),))
+
+
+def _energy_facts(found: ForwardEnergy) -> list[tuple[str, str]]:
+    how = "from the counter" if found.source == "counter" else "from the integral of power"
+    over = (
+        f"{units.three_digits(found.seconds)} s and {units.three_digits(found.forwards)} forwards"
+    )
+    return [
+        ("per forward", f"{units.energy(found.joules)}, {how} over {over}"),
+        ("counter", found.name),
+        ("power", f"{units.three_digits(found.watts)} W while running"),
+        (
+            "idle power",
+            figure_text.figure(found.idle_watts, lambda v: f"{units.three_digits(v)} W"),
+        ),
+        (
+            "above idle",
+            figure_text.figure(found.above_idle_joules, lambda v: units.energy(max(v, 0.0))),
+        ),
+        (
+            "FLOP per joule",
+            figure_text.figure(found.flops_per_joule, lambda v: units.quantity(v, "FLOP")),
+        ),
+        ("CO₂", figure_text.figure(found.grams, lambda v: f"{v:.3g} g {found.grid}")),
+    ]
