@@ -9,7 +9,9 @@
 5. A skip that ``tests/skips.py`` does not allow fails the run.
 6. The collector is left as found. The explorer freezes what there is when it starts: frozen by a
    thousand tests, apps that ended stay for good, and asking how much is frozen takes a second.
-7. While tests are collected nothing is: what is imported stays, and looking at it again and again
+7. A test that leaves another memory limit or other blocked signals fails: what is started later in
+   its process inherits them.
+8. While tests are collected nothing is: what is imported stays, and looking at it again and again
    took a third of the time.
 """
 
@@ -64,12 +66,15 @@ def _collector_as_found() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _memory_limit_as_found() -> Iterator[None]:
-    """Lift what a trial that ran in this process lowered: workers inherit it."""
-    before = resource.getrlimit(resource.RLIMIT_DATA)
+def _limit_and_mask_as_found() -> Iterator[None]:
+    limit = resource.getrlimit(resource.RLIMIT_DATA)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     yield
-    if resource.getrlimit(resource.RLIMIT_DATA) != before:
-        resource.setrlimit(resource.RLIMIT_DATA, before)
+    left = resource.getrlimit(resource.RLIMIT_DATA), signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    if left != (limit, mask):
+        resource.setrlimit(resource.RLIMIT_DATA, limit)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        pytest.fail(f"the memory limit {limit} or blocked signals {mask} became {left}")
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from msgspec.structs import replace
+from torch import nn
 
 from tui_profiler.messages import (
     Ended,
@@ -22,7 +23,10 @@ from tui_profiler.messages import (
     TryOptimizer,
     Wish,
 )
-from tui_profiler.probe.trials.experiment import try_optimizer
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.trials.experiment import Progress, try_change
+from tui_profiler.probe.trials.kinds.change import Subject
+from tui_profiler.probe.trials.kinds.optimizer_loop import alone
 from tui_profiler.source import Told
 from tui_profiler.source.trials_beside import ACCEPTS, TriedBeside
 
@@ -114,7 +118,10 @@ async def test_a_worker_tries_tensors_of_the_same_shapes() -> None:
 def test_tensors_that_cannot_be_made_are_said(
     shapes: tuple[tuple[tuple[int, ...], str], ...], why: str
 ) -> None:
-    result = try_optimizer(replace(request(), tensors=shapes), lambda _: None, lambda: None)
+    wish = request().wish
+    nothing = Subject(nn.Module(), Inputs(()), None)
+    progress = Progress(wish, lambda _: None, lambda: None)
+    result = try_change(alone("AdamW", shapes, "cpu"), wish, nothing, progress)
     assert (result.outcome, result.why) == ("impossible", why)
 
 

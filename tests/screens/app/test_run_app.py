@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 import threading
 import time
@@ -72,6 +73,9 @@ async def test_a_server_is_beside_other_processes_and_ranks_of_a_script(
     file.write_text(SCRIPT)
     started_at = time.time()
     with contextlib.ExitStack() as stack:
+        # What runs a script blocks the signals that it passes on, as its process does nothing else.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, mask)
         folder = stack.enter_context(sockets_folder())
         monkeypatch.setenv("TUI_PROFILER_DIR", str(folder))
         url = stack.enter_context(serving(answers))
