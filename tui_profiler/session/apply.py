@@ -286,7 +286,8 @@ def _slow(session: Session, slow: messages.SlowForward) -> Session:
     device = session.model.device if session.model is not None else "cpu"
     new = slow_forward_context.begun(slow, session.history.samples, session.programs, device)
     forwards = {one.forward for one in kept}
-    around = (one for one in (*session.around_slow, new) if one and one.forward in forwards)
+    older = (one for one in session.around_slow if one.forward != slow.forward)
+    around = (one for one in (*older, new) if one and one.forward in forwards)
     return replace(session, slow=kept, around_slow=tuple(around))
 
 

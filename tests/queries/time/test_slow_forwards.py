@@ -244,6 +244,10 @@ def test_what_was_told_around_a_forward_is_kept_as_long_as_it_is() -> None:
         session = apply(session, faster)
     assert len(session.around_slow) == len({one.forward for one in session.slow}) == 9
     assert named(session) == pytest.approx({"quota": 0.1})
+    # A program that counts its forwards anew tells the same numbers again.
+    for _ in range(20):
+        session = apply(session, faster)
+    assert len(session.around_slow) <= 9
     # Forwards of older recordings have no time: nothing is put beside them.
     older = apply(with_usual(), slow(WAITED))
     assert older.around_slow == ()
