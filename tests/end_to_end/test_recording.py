@@ -224,7 +224,7 @@ def test_no_room_at_all_is_one_sentence_and_no_file(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         f"{path}: cannot be written: File too large",
-        f"{path}: try another -o FILE, on a file system with more room",
+        f"{path}: try a larger file size limit (ulimit -f), or another file system",
     ]
     assert not path.exists()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import resource
@@ -20,7 +21,7 @@ from tui_profiler.connection.wire import encode
 from tui_profiler.messages import Ended, Printed, Tick
 from tui_profiler.recording.kind import RecordingError
 from tui_profiler.recording.reader import open_recording
-from tui_profiler.recording.writer import MOST_WAITING, Writer, create, overwrite
+from tui_profiler.recording.writer import MOST_WAITING, Writer, create, overwrite, remedy_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL_DISK = """
@@ -41,6 +42,45 @@ def fill(path: str) -> str:
         time.sleep(0)
     writer.close("", 0.0)
     return f"{writer.failure}, {writer.frames}"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_more_room_is_advised_where_room_is_what_lacks(number: int) -> None:
+    assert "more room" in remedy_of(OSError(number, os.strerror(number)))
+
+
+@pytest.mark.parametrize(
+    ("number", "advised"),
+    [
+        (errno.EFBIG, "ulimit -f"),
+        (errno.EACCES, "a folder that you can write to"),
+        (errno.EROFS, "not read-only"),
+        (errno.EIO, "another disk"),
+        (errno.EINTR, "another FILE"),
+    ],
+)
+def test_other_errors_have_their_own_remedy(number: int, advised: str) -> None:
+    remedy = remedy_of(OSError(number, os.strerror(number)))
+    assert advised in remedy
+    assert "more room" not in remedy
+
+
+def test_what_to_try_follows_from_what_the_disk_said() -> None:
+    full = Writer(os.open("/dev/full", os.O_WRONLY), HEADER)
+    full.close("", 0.0)
+    assert full.failure == "No space left on device"
+    assert full.advice == ("try another FILE, on a file system with more room",)
+    reader, closed = os.pipe()
+    os.close(reader)
+    broken = Writer(closed, HEADER)
+    broken.close("", 0.0)
+    assert (broken.failure, broken.advice) == ("Broken pipe", ("try another FILE",))
+
+
+def test_a_file_that_cannot_be_made_says_what_to_try(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match="No such file or directory") as caught:
+        create(str(tmp_path / "nowhere" / "a.rec"))
+    assert caught.value.remedy == "another FILE, in a folder that exists"
 
 
 def test_a_recording_is_for_its_owner_alone(tmp_path: Path) -> None:
@@ -87,6 +127,7 @@ def test_an_error_of_the_writer_is_said_and_leaves_whole_frames(tmp_path: Path) 
     writer.put(Ended(2**70, True), 1.0)  # msgpack has no integer as large.
     writer.close("done", 2.0)
     assert writer.failure.startswith("internal error: OverflowError: ")
+    assert writer.advice == ()
     writer.put(MEASURED[0], 3.0)
     assert writer.waiting == 0
     recording = open_recording(path)

@@ -11,6 +11,7 @@
 """
 
 import contextlib
+import errno
 import os
 import threading
 import time
@@ -35,6 +36,23 @@ _REPEATED = (
     *(Kind.MODE_SEEN, Kind.TRAINING_STEP, Kind.BACKWARD_OPERATORS, Kind.MODEL_VALUES),
     Kind.GENERATION,
 )
+_ANOTHER = "another FILE"
+_MORE_ROOM = "another FILE, on a file system with more room"
+_IN_OWN_FOLDER = "another FILE, in a folder that you can write to"
+_IN_A_FOLDER = "another FILE, in a folder that exists"
+_REMEDIES = {
+    errno.ENOSPC: _MORE_ROOM,
+    errno.EDQUOT: _MORE_ROOM,
+    errno.EFBIG: "a larger file size limit (ulimit -f), or another file system",
+    errno.EACCES: _IN_OWN_FOLDER,
+    errno.EPERM: _IN_OWN_FOLDER,
+    errno.EROFS: "another FILE, on a file system that is not read-only",
+    errno.EIO: "another FILE, on another disk; the kernel log (dmesg) says what failed",
+    errno.ENOENT: _IN_A_FOLDER,
+    errno.ENOTDIR: _IN_A_FOLDER,
+    errno.ENAMETOOLONG: "another FILE, with a shorter name",
+}
+"""Source: errno(3), write(2), open(2), fdatasync(2)."""
 
 
 def create(path: str) -> int:
@@ -53,7 +71,7 @@ def overwrite(path: str) -> int:
         RecordingError: it cannot be made, or what is there is no file.
     """
     if os.path.exists(path) and not os.path.isfile(path):
-        raise RecordingError("cannot be written: not a file", "another -o FILE")
+        raise RecordingError("cannot be written: not a file", _ANOTHER)
     return _opened(path, os.O_TRUNC)
 
 
@@ -62,9 +80,16 @@ def _opened(path: str, how: int) -> int:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | how, MODE)
     except FileExistsError as error:
         raise RecordingError("it exists already", "--force: overwrites it") from error
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise RecordingError(f"cannot be written: {why}", "another -o FILE") from error
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise RecordingError(f"cannot be written: {why}", remedy_of(error)) from error
+    except ValueError as error:
+        raise RecordingError(f"cannot be written: {error}", _ANOTHER) from error
+
+
+def remedy_of(error: OSError) -> str:
+    """Return what to try after a file could not be opened or written."""
+    return _REMEDIES.get(error.errno or 0, _ANOTHER)
 
 
 class Writer:
@@ -86,6 +111,8 @@ class Writer:
         """Messages left out because the disk was slower, or longer than a frame may be."""
         self.failure = ""
         """Why nothing is written any more; empty while all is well."""
+        self.advice: tuple[str, ...] = ()
+        """A line that says what to try then; none after an internal error."""
         self._write(preamble(self._salt))
         self._append(msgspec.msgpack.encode(header), 0.0, Kind.HEADER)
         self._thread = threading.Thread(target=self._run, name="tui-profiler-record", daemon=True)
@@ -182,18 +209,18 @@ class Writer:
             while left:
                 left = left[os.write(self._descriptor, left) :]
         except OSError as error:
-            self._fail(error.strerror or str(error))
+            self._fail(error.strerror or str(error), f"try {remedy_of(error)}")
             return False
         self.bytes_written += len(data)
         self._is_dirty = True
         return True
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, why: str, *advice: str) -> None:
         """End the recording with its last whole frame."""
         with contextlib.suppress(OSError):  # A reader passes over half a frame at the end too.
             os.ftruncate(self._descriptor, self.bytes_written)
         with self._changed:
-            self.failure = why
+            self.failure, self.advice = why, advice
             self._waiting.clear()
 
     def _sync(self) -> None:
@@ -202,7 +229,7 @@ class Writer:
             os.fdatasync(self._descriptor)
         except OSError as error:
             if not self.failure:
-                self._fail(error.strerror or str(error))
+                self._fail(error.strerror or str(error), f"try {remedy_of(error)}")
 
 
 def _most_waiting(message: Message) -> float:
