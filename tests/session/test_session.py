@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import tracemalloc
 from array import array
 from typing import get_type_hints
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -180,14 +183,55 @@ _NARROW = (
 )
 
 
+_READ = (
+    *("cpu_per_forward", "own_cpu_per_forward"),
+    *("unwaited_per_forward", "own_unwaited_per_forward"),
+)
+
+
+def received(nodes: int, first: int = 0) -> messages.Tick:
+    """Return a tick of so many nodes as it comes from the wire: no column is shared."""
+    wide = dict.fromkeys(("calls", "total", "own"), bytes(8 * nodes))
+    narrow = dict.fromkeys((*_NARROW, *_READ), bytes(4 * nodes))
+    indexes = array("I", range(first, first + nodes)).tobytes()
+    encoded = msgspec.msgpack.encode(replace(TICK, nodes=indexes, **wide, **narrow))
+    return msgspec.msgpack.decode(encoded, type=messages.Tick)
+
+
+@pytest.mark.parametrize("nodes", [100, 10_000, 100_000])
+@pytest.mark.parametrize("other_nodes", [0, 1], ids=["same nodes", "other nodes"])
+def test_ticks_count_the_memory_that_they_take(nodes: int, other_nodes: int) -> None:
+    session = apply(apply(EMPTY, TICK), received(nodes))
+    before = session.history.tick_bytes
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in (1, 2):
+            session = apply(session, received(nodes, first=number * other_nodes))
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(session.history.ticks) == 4
+    assert (session.history.tick_bytes - before) / taken == pytest.approx(1, abs=0.2)
+
+
+def test_an_index_of_nodes_counts_while_a_tick_that_has_it_is_kept() -> None:
+    session = EMPTY
+    for number in range(4 * MAX_TICKS):
+        session = apply(session, received(3 + number // MAX_TICKS))
+        if number % 97:
+            continue
+        kept = session.history.ticks
+        pairs = zip(kept, (None, *kept), strict=False)
+        assert session.history.tick_bytes == sum(one.bytes_beside(two) for one, two in pairs)
+
+
 def test_ticks_are_bounded_in_bytes() -> None:
-    nodes = MAX_TICK_BYTES // (60 * 3)
-    wide, narrow = bytes(8 * nodes), bytes(4 * nodes)
-    indexes = array("I", range(nodes)).tobytes()
-    columns = dict.fromkeys(("calls", "total", "own"), wide) | dict.fromkeys(_NARROW, narrow)
-    large = replace(TICK, nodes=indexes, **columns)
-    session = folded((large,) * 4)
-    assert (len(session.history.ticks), session.history.tick_bytes <= MAX_TICK_BYTES) == (2, True)
+    session, large = EMPTY, received(MAX_TICK_BYTES // (80 * 3))
+    for _ in range(4):
+        session = apply(session, large)
+    assert (len(session.history.ticks), session.history.tick_bytes <= MAX_TICK_BYTES) == (1, True)
 
 
 def test_one_tick_is_kept_however_large() -> None:

@@ -19,6 +19,8 @@ MAX_EDGES = 4_000_000
 MAX_TICKS = 480
 MOST_SLOW = 8
 MAX_TICK_BYTES = 64 * 1024 * 1024
+"""Memory of all ticks that are kept; one is kept however large."""
+"""Memory of all ticks that are kept; one is kept however large."""
 MAX_SAMPLES = 300
 MAX_LOG_LINES = 5000
 MAX_LINE = 2000
@@ -260,10 +262,10 @@ def _timed(session: Session, timings: columns.Timings) -> Session:
         history = replace(history, latencies=())  # Of the host: after a seek, all those before.
     latencies = history.latencies if tick.cold else with_tick(history.latencies, tick, before)
     ticks = (*history.ticks, timings)
-    total = history.tick_bytes + _tick_bytes(tick)
+    total = history.tick_bytes + timings.bytes_beside(history.ticks[-1] if history.ticks else None)
     first = 0
     while len(ticks) - first > 1 and (len(ticks) - first > MAX_TICKS or total > MAX_TICK_BYTES):
-        total -= _tick_bytes(ticks[first].tick)
+        total -= ticks[first].bytes_beside(ticks[first + 1])
         first += 1
     return replace(
         session,
@@ -322,10 +324,6 @@ def _trained(
     slowest, *last = session.slow_steps or (message,)
     first = max(slowest, message, key=lambda one: one.seconds)
     return replace(session, slow_steps=(first, *(message, *last)[:MOST_SLOW]))
-
-
-def _tick_bytes(tick: messages.Tick) -> int:
-    return len(tick.nodes) * 15 + 400
 
 
 def _ran(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
+from array import array
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from tui_profiler import messages
 from tui_profiler.messages import known
@@ -24,6 +26,13 @@ Columns: TypeAlias = (
 )
 LEAST_WAITING = 0.05
 """Share of a forward: what its thread waits for a core below it is no reason to think otherwise."""
+
+
+_OBJECTS_BYTES = 5_500
+"""What a tick takes beside its entries: 17 views of columns, headers and figures. Measured with
+tracemalloc on 64-bit CPython 3.11: 5,420 to 5,550 bytes."""
+_SMALL_INTS = 257
+"""Integers that CPython keeps only once."""
 
 
 def columns_agree(message: Columns) -> bool:
@@ -213,9 +222,25 @@ class Timings:
             for spent, least in zip(self.own, unwaited, strict=True)
         ]
         if not any(longer):
-            return [spent * (1.0 - self.waiting) for spent in self.own]
+            return array("d", (spent * (1.0 - self.waiting) for spent in self.own))
         part = self.waiting * sum(self.own) / sum(longer)
-        return [max(spent - part * more, 0.0) for spent, more in zip(self.own, longer, strict=True)]
+        both = zip(self.own, longer, strict=True)
+        return array("d", (max(spent - part * more, 0.0) for spent, more in both))
+
+    def bytes_beside(self, other: Timings | None) -> int:
+        """Return the memory that this tick takes, ``own_on_core`` included.
+
+        Args:
+            other: that is kept too: an index of nodes that both have is not counted.
+        """
+        columns = (value for value in astuple(self.tick) if isinstance(value, bytes))
+        derived = 8 * len(self.own) if self.waiting else 0
+        index = 0
+        if other is None or other._position is not self._position:
+            # Each node and each position is an integer of its own.
+            integers = 2 * max(len(self._position) - _SMALL_INTS, 0)
+            index = sys.getsizeof(self._position) + integers * sys.getsizeof(_SMALL_INTS)
+        return sum(map(len, columns)) + derived + index + _OBJECTS_BYTES
 
     def __contains__(self, node: int) -> bool:
         return node in self._position
