@@ -82,6 +82,13 @@ def why_opaque(module: torch.nn.Module) -> str:
     return ""
 
 
+def is_generated(module: torch.nn.Module) -> bool:
+    """Tell whether a module is a captured graph, or one that is compiled."""
+    if _is_optimized(module):
+        module = module._orig_mod  # type: ignore[assignment]  # what it compiled
+    return isinstance(module, torch.fx.GraphModule)
+
+
 def _is_optimized(module: torch.nn.Module) -> bool:
     # Importing it takes two seconds; where nothing was compiled, it is not imported.
     compiler = sys.modules.get("torch._dynamo.eval_frame")

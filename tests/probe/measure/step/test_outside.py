@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import perf_counter
+from typing import TypeAlias
 
+import pytest
 import torch
 import torch._dynamo.compiled_autograd
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from tests.probe.measure.step.loops import (
     WIDTH,
@@ -164,6 +169,71 @@ def test_under_compiled_autograd_no_backward_is_said_to_be_the_loss() -> None:
     assert "compiled autograd" in told.why_no_backward
     [other] = told.other_models
     assert other.backward == Unknown(told.why_no_backward)
+
+
+class Checkpointed(torch.nn.Module):
+    """A model with a part that is run again in the backward."""
+
+    def __init__(self, spent: Spent, *, use_reentrant: bool) -> None:
+        super().__init__()
+        self.first, self.part = torch.nn.Linear(WIDTH, WIDTH), Net(spent, 1 * MS, 0.0)
+        self.use_reentrant = use_reentrant
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (batch, features) of (batch, features)."""
+        y: Tensor = self.first(x)
+        self.part.prefix = ""
+        y = checkpoint(self.part, y, use_reentrant=self.use_reentrant)
+        self.part.prefix = "again "
+        return y
+
+
+Compiler: TypeAlias = Callable[[torch.fx.GraphModule], Callable[..., object]]
+
+
+def as_it_is(graph: torch.fx.GraphModule) -> Callable[..., object]:
+    return graph
+
+
+def compiled_steps(
+    net: torch.nn.Module, spent: Spent, compiler: Compiler = as_it_is
+) -> TrainingStep:
+    """Return what is told of steps whose backward pass is compiled as a whole."""
+    sgd = optimizer(net, spent)
+
+    def step() -> None:
+        loss = net(torch.ones(2, WIDTH)).mean()
+        with torch._dynamo.compiled_autograd._enable(compiler), spent.on("pass"):
+            loss.backward()
+        sgd.step()
+
+    torch._dynamo.reset()
+    with watched(net) as watching:
+        return run(watching, spent, step)
+
+
+@pytest.mark.parametrize("compiler", [as_it_is, partial(torch.compile, backend="eager")])
+def test_the_graphs_of_compiled_autograd_are_not_run_again(compiler: Compiler) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU())
+    told = compiled_steps(net, Spent(), compiler)
+    assert (told.passes, told.recompute) == (1, 0.0)
+
+
+def test_modules_that_run_again_under_compiled_autograd_are_told_without_its_graphs() -> None:
+    spent = Spent()
+    told = compiled_steps(Checkpointed(spent, use_reentrant=False), spent)
+    assert isinstance(told.recompute, float)
+    again = told.recompute * told.recorded
+    assert 0 < spent.inside["again forward"] <= again <= spent.around["pass"]
+    recomputed = memoryview(told.own_recomputed).cast("f")
+    assert sum(recomputed) == pytest.approx(told.recompute, rel=1e-3)
+
+
+def test_what_compiled_autograd_may_have_run_again_inside_of_a_graph_is_unknown() -> None:
+    spent = Spent()
+    told = compiled_steps(Checkpointed(spent, use_reentrant=True), spent)
+    assert isinstance(told.recompute, Unknown)
+    assert "reentrant" in told.recompute.reason
 
 
 class Slow(torch.nn.Module):

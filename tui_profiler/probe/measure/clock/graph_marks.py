@@ -15,7 +15,9 @@ begins; the mark on the highest node below its entry, when it has ended.
 5. What made a call's inputs is marked at its entry. Nodes that were made between two calls and lead
    to no input of the second (a gate, a residual, a loss before the second forward) are looked for
    from later inputs and from what the caller returns, through nodes that the caller made itself.
-6. Compiled autograd would compile hooks with the graph: ours are taken off before it.
+6. Compiled autograd would compile hooks with the graph: ours are taken off before it. It may
+   compile reentrant checkpointing into its graphs: of a pass that came to a node of that it is not
+   known what ran again.
 
 Source of the order: torch/csrc/autograd/engine.cpp, ``CompareNodeTaskTime``.
 """
@@ -58,7 +60,9 @@ MOST_DEPTH = 4
 MOST_HOOKS = 64
 """Kinds of marks of a thread that can be taken off again."""
 MOST_WALKED = 4_000
-"""Nodes of one forward that are looked at in search of others."""
+"""Nodes of one forward, or of a compiled pass, that are looked at in search of others."""
+_REENTRANT = "CheckpointFunctionBackward"
+"""Node of ``torch.utils.checkpoint.CheckpointFunction``, and of libraries' own."""
 MOST_IDLE = 8
 """Threads, above which those that have ended are forgotten."""
 INNER_BEGAN, INNER_ENDED = -1, -2
@@ -223,6 +227,8 @@ class PassSeen(NamedTuple):
     """Of the pass, on a device; None without one."""
     is_compiled: bool = False
     """Whether it went through compiled autograd, past all marks."""
+    is_all_seen: bool = True
+    """Whether all that was run again in it was called where it is seen."""
 
 
 class GraphMarks:
@@ -241,6 +247,8 @@ class GraphMarks:
         self._pass_began = 0.0
         self._pass_mark: DeviceMark | None = None
         self._ended_pass = PassSeen()
+        self._roots: object = None
+        """What a pass through compiled autograd began with, until it is taken."""
         self.before_next: deque[Callable[[], None]] = deque(maxlen=1)
         """What is called before the next marked forward, on its thread; must not raise."""
 
@@ -281,6 +289,7 @@ class GraphMarks:
     def begin_pass(self, roots: object) -> None:
         """Take note that a backward from ``roots`` begins on this thread."""
         self._is_compiled = is_autograd_compiled()
+        self._roots = roots if self._is_compiled else None
         self._pass_began = perf_counter()
         self._pass_mark = None if self._device is None else self._device.mark()
         place = self._places.get(get_ident())
@@ -314,11 +323,16 @@ class GraphMarks:
     def take_pass(self) -> PassSeen:
         """Return what was seen of the pass that ended last."""
         found, self._ended_pass = self._ended_pass, PassSeen()
+        roots, self._roots = self._roots, None
+        if found.is_compiled:
+            # Not while the pass is timed.
+            return found._replace(is_all_seen=_is_without_reentrant(roots))
         return found
 
     def close(self) -> None:
         """Forget all threads: what is compiled may keep the rest of this alive."""
         self._places.clear()
+        self._roots = None
 
     def new_inner_events(self) -> MarkedEvents:
         """Return a list for calls that are run again inside of the pass on this thread."""
@@ -503,6 +517,26 @@ class GraphMarks:
             gaps[gap - 1] = number + 1
             if number + 1 == gaps[gap]:
                 del gaps[gap - 1 : gap + 1]
+
+
+def _is_without_reentrant(roots: object) -> bool:
+    """Tell whether no node is of reentrant checkpointing; false where not all are looked at."""
+    try:
+        with without_torch_function():
+            pending = list(_nodes(roots))
+        seen = set(pending)
+        if not pending or (isinstance(roots, tuple) and len(roots) > len(pending)):
+            return False
+        while pending:
+            node = pending.pop()
+            if node.name() == _REENTRANT or len(seen) > MOST_WALKED:
+                return False
+            new = {before for before, _ in node.next_functions if before is not None} - seen
+            seen |= new
+            pending += new
+    except Exception:  # Ours, whatever it is: it must not reach the program.
+        return False
+    return True
 
 
 def _carrier(hooks: Hooks) -> Tensor:

@@ -120,8 +120,7 @@ def owners_of(
             nodes = event_nodes(forward.modules, forward.call_times()[0], index)
             made += zip(forward.numbers[::2], forward.numbers[1::2], nodes, strict=True)
     for one in passes:
-        for recomputed in one.recomputed:
-            began, ended, nodes = calls_again(recomputed, index)
+        for (began, ended, nodes), recomputed in calls_again(one, index):
             again += zip(began.tolist(), ended.tolist(), nodes, strict=True)
             numbers = recomputed.numbers
             of_numbers = zip(numbers[::2], numbers[1::2], nodes, strict=True)

@@ -31,9 +31,10 @@ from tui_profiler.probe.measure.clock.graph_marks import (
     Reached,
     Recomputed,
 )
-from tui_profiler.probe.measure.clock.tree_index import TreeIndex
+from tui_profiler.probe.measure.clock.tree_index import NOWHERE, TreeIndex
 from tui_profiler.probe.measure.step.recorder import Pass
 from tui_profiler.probe.measure.step.source_lines import Line
+from tui_profiler.probe.torch_compat.modules import is_generated
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -45,6 +46,7 @@ APART = -2
 """Instead of a node: a time that belongs to none that it is inside of, because checkpointing ran
 modules again in it, or because the thread waited for a collective."""
 _COMPILED = "backward passes went through compiled autograd, which runs no marks of ours"
+_COMPILED_AGAIN = "compiled autograd may have run reentrant checkpointing inside of its graphs"
 _NOT_NUMBERED = "what some forwards made of autograd's graph is not known"
 FIRST_OTHER = -3
 """Instead of a node: this and those below it are other models, in the order of ``OtherModels``."""
@@ -175,6 +177,8 @@ class StepTimes:
         self.columns: dict[str, list[ByNode]] = {"forward": [], "backward": [], "recomputed": []}
         self.recompute = 0.0
         """Seconds in which modules were run again."""
+        self.why_no_recompute = ""
+        """Why that is not all of it; empty where it is."""
         self.passes: list[PassShares] = []
         self.others: dict[int, float] = {}
         """Backward seconds of other models, without what is inside, by their places."""
@@ -234,9 +238,9 @@ class StepTimes:
         outer: list[Floats] = [np.zeros((2, 0))]
         try:
             clock = _PassClock(one, self._device)
-            again = [(calls_again(each, self._index), each) for each in one.recomputed]
+            again = calls_again(one, self._index)
             # What is run again is inside: it goes first.
-            for thread in dict.fromkeys((*(each.thread for each in one.recomputed), made_on)):
+            for thread in dict.fromkeys((*(each.thread for _, each in again), made_on)):
                 calls = [
                     _Calls(thread, found.nodes, each.numbers)
                     for found, each in again
@@ -261,6 +265,8 @@ class StepTimes:
         run_again = np.concatenate(outer, axis=1)
         recompute = _together(run_again)
         self.recompute += recompute
+        if not one.is_all_seen:
+            self.why_no_recompute = _COMPILED_AGAIN
         apart, waited = run_again, 0.0
         if self._device is None:
             waiting = waits_in(one, waits, run_again)
@@ -367,12 +373,38 @@ class _PassClock:
         return self._one.began + seconds
 
 
-def calls_again(recomputed: Recomputed, index: TreeIndex) -> CallsAgain:
-    """Return the calls inside of a backward, with the node of each."""
-    events = recomputed.events
-    modules: list[nn.Module] = events[::3]  # type: ignore[assignment]  # by turns
-    began, ended = np.array(events[1::3], float), np.array(events[2::3], float)
-    return CallsAgain(began, ended, event_nodes(modules, began, index, is_whole=False))
+def calls_again(one: Pass, index: TreeIndex) -> list[tuple[CallsAgain, Recomputed]]:
+    """Return the calls inside of a backward on each thread, with the node of each call.
+
+    Of a pass through compiled autograd, without its graphs: nothing is run again by calling them.
+    """
+    found = []
+    for each in one.recomputed:
+        calls = _without_graphs(each, index) if one.is_compiled else each
+        modules = _modules(calls)
+        began, ended = np.array(calls.events[1::3], float), np.array(calls.events[2::3], float)
+        nodes = event_nodes(modules, began, index, is_whole=False)
+        found.append((CallsAgain(began, ended, nodes), calls))
+    return found
+
+
+def _modules(recomputed: Recomputed) -> list[nn.Module]:
+    return recomputed.events[::3]  # type: ignore[return-value]  # by turns
+
+
+def _without_graphs(recomputed: Recomputed, index: TreeIndex) -> Recomputed:
+    """Return the calls without those of captured graphs that are not in the model."""
+    events, numbers, marks = recomputed.events, recomputed.numbers, recomputed.marks
+    kept = [
+        place
+        for place, module in enumerate(_modules(recomputed))
+        if index.anywhere(module) != NOWHERE or not is_generated(module)
+    ]
+    return recomputed._replace(
+        events=[part for place in kept for part in events[3 * place : 3 * place + 3]],
+        numbers=[part for place in kept for part in numbers[2 * place : 2 * place + 2]],
+        marks=[marks[place] for place in kept] if marks else [],
+    )
 
 
 def _thread_of(one: Pass, marks: Sequence[Reached]) -> int:

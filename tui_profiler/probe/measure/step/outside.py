@@ -30,6 +30,8 @@ MOST_KEPT = 256
 _ON_DEVICE = Unknown("other models' forwards are not timed on a GPU")
 UNDIVIDED = "undivided"
 """Figures of steps of which it is not known what of their passes lies in models: one per reason."""
+UNSEEN_AGAIN = "unseen again"
+"""Figures of steps in which not all that was run again is seen: one per reason."""
 _SHARES = ("modules", "others", "outside")
 
 
@@ -113,6 +115,13 @@ def _forward(steps: StepSet, place: int, *, on_device: bool) -> Figure:
 def why_undivided(steps: StepSet) -> str:
     """Return why it is not known what of passes in the set lies in models; empty where it is."""
     return next((str(why) for why in steps.subjects(UNDIVIDED)), "")
+
+
+def recompute(steps: StepSet) -> Figure:
+    """Return the seconds of a step in which modules were run again, or why they are not known."""
+    for why in steps.subjects(UNSEEN_AGAIN):
+        return Unknown(str(why))
+    return steps.mean("recompute")
 
 
 def pass_figures(passes: Sequence[PassShares]) -> Iterator[tuple[FigureName, float]]:

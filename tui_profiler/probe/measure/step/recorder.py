@@ -54,6 +54,8 @@ class Pass(NamedTuple):
     """Of it, on a device; None without one, or where its step was not recorded."""
     is_compiled: bool = False
     """Whether it went through compiled autograd, past all marks."""
+    is_all_seen: bool = True
+    """Whether all that was run again in it was called where it is seen."""
     line: Line | None = None
     """Of the program, that it was begun in; None where its step was not recorded."""
 

@@ -50,9 +50,11 @@ from tui_profiler.probe.measure.step.kept_gradients import GradientWatch
 from tui_profiler.probe.measure.step.marks import MARKS
 from tui_profiler.probe.measure.step.outside import (
     UNDIVIDED,
+    UNSEEN_AGAIN,
     OtherModels,
     backward_lines,
     pass_figures,
+    recompute,
     why_undivided,
 )
 from tui_profiler.probe.measure.step.recorder import End, Pass, StepRecorder, brief_step_seconds
@@ -697,6 +699,8 @@ class TrainingSteps:
         self._is_timed = True
         if times.why_not_divided:
             figures[UNDIVIDED, times.why_not_divided] = 1.0
+        if times.why_no_recompute:
+            figures[UNSEEN_AGAIN, times.why_no_recompute] = 1.0
         if told.others:
             figures |= self._others.figures(told.others, told.forwards)
             figures |= {("backward", place): spent for place, spent in times.others.items()}
@@ -788,7 +792,7 @@ class TrainingSteps:
             items=items,
             tokens=tokens,
             optimizers=tuple(name for name, _ in names.most_common()),
-            recompute=mean("recompute") if steps else _TOO_FEW,
+            recompute=recompute(self._set) if steps else _TOO_FEW,
             lines=source_lines(lines),
             samples=lines.total(),
             why_no_lines=_OTHERS_UNKNOWN if any(one is _UNTOLD for one in self._lines) else "",
