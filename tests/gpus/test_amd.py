@@ -244,6 +244,21 @@ watch.close()
     assert first.running.joules / first.running.seconds == pytest.approx(306, rel=0.01)
 
 
+def test_samples_energy_and_the_viewer_have_the_numbers_of_the_process(driver: Path) -> None:
+    program = """
+from tui_profiler.probe.measure.energy.meter import GpuEnergy
+from tui_profiler.gpus.gpus import NUMBERS, Gpus
+NUMBERS.number("NVIDIA", 0)  # Seen by another, and not there any more.
+for gpus in (Gpus(), Gpus()):
+    show([one.index for one in gpus.gpus(0.0)])
+    show([one.number for one in gpus.processes(0.0)])
+    gpus.close()
+show([one.gpu for one in GpuEnergy().read(0.0)])
+"""
+    lines = run(driver, PRELUDE + program)
+    assert [msgspec.json.decode(line) for line in lines] == [[1, 2]] * 5
+
+
 @pytest.mark.parametrize(
     ("vendor", "reason"),
     [

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
+import threading
+
 import pytest
 
 from tui_profiler.gpus.driver import EnergyOfGpu, OfProcesses, Opened
-from tui_profiler.gpus.gpus import Gpus, unknown_gpu
+from tui_profiler.gpus.gpus import Gpus, Numbers, unknown_gpu
 from tui_profiler.messages import Gpu, GpuProcess, Unknown
 
 MISSING = Unknown("its library is not installed")
@@ -39,7 +42,9 @@ class Vendors:
         found = self.gpus(now)
         if isinstance(found, Unknown):
             return found
-        return tuple((one.index, (GpuProcess(one.index, now, now),)) for one in found)
+        return tuple(
+            OfProcesses(one.index, (GpuProcess(one.index, now, now),), "") for one in found
+        )
 
     def close(self) -> None:
         self.is_open = False
@@ -58,7 +63,7 @@ def test_vendors_are_numbered_one_after_another() -> None:
         (1, "1: X B"),
         (2, "2: Z A"),
     ]
-    assert [number for number, _ in processes] == [0, 1, 2]
+    assert [of.number for of in processes] == [0, 1, 2]
     gpus.close()
     assert not any(driver.is_open for driver in drivers)
 
@@ -89,7 +94,7 @@ def test_no_number_is_given_twice_where_a_driver_or_a_gpu_appears_later() -> Non
     first, second = Vendors("X", BROKEN), Vendors("Y", 1)
     gpus = Gpus(drivers=[first, second])
     found = gpus.processes(0.0)
-    assert found == ((0, (GpuProcess(0, 0.0, 0.0),)), (-1, BROKEN))
+    assert found == ((0, (GpuProcess(0, 0.0, 0.0),), ""), (-1, BROKEN, ""))
     first.answer = 1
     later = gpus.gpus(0.0)
     assert not isinstance(later, Unknown)
@@ -116,7 +121,48 @@ def test_what_the_binding_of_one_vendor_raises_hides_no_other() -> None:
         EnergyOfGpu(0, "0: X A", 0.0, 2.0, 3.0),
         EnergyOfGpu(-1, "Y GPU", why, why, why),
     )
-    assert gpus.processes(0.0) == ((0, (GpuProcess(0, 0.0, 0.0),)), (-1, why))
+    assert gpus.processes(0.0) == ((0, (GpuProcess(0, 0.0, 0.0),), ""), (-1, why, ""))
+
+
+def test_all_who_ask_have_the_same_numbers_whoever_asked_before_a_driver_answered() -> None:
+    class NoEnergy(Vendors):
+        """Its binding knows everything but energy."""
+
+        def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
+            raise KeyError("energy_accumulator")
+
+    first, second, third = Vendors("X", BROKEN), NoEnergy("Y", 2), Vendors("Z", 1)
+    numbers, drivers = Numbers(), (first, second, third)
+    sampler, energy, replay = (Gpus(drivers=drivers, numbers=numbers) for _ in range(3))
+    early = sampler.gpus(0.0)
+    first.answer = 1  # Before energy was asked for.
+    counted, late = energy.energy(0.0), replay.gpus(0.0)
+    assert not isinstance(early, Unknown)
+    assert not isinstance(counted, Unknown)
+    assert not isinstance(late, Unknown)
+    assert [one.name for one in early] == ["0: Y A", "1: Y B", "2: Z A", "X GPU"]
+    assert [one.name for one in counted] == ["3: X A", "2: Z A", "Y GPU"]
+    assert [one.name for one in late] == ["3: X A", "0: Y A", "1: Y B", "2: Z A"]
+
+
+def test_threads_that_ask_at_once_have_the_same_numbers() -> None:
+    every, asked = [(vendor, index) for vendor in "XYZ" for index in range(40)], 8
+    numbers, begin = Numbers(), threading.Barrier(asked)
+    found: list[dict[tuple[str, int], int]] = []
+
+    def ask(seed: int) -> None:
+        mixed = random.Random(seed).sample(every, len(every))
+        begin.wait()
+        found.append({key: numbers.number(*key) for key in mixed})
+
+    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(asked)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == asked
+    assert all(one == found[0] for one in found)
+    assert len({*found[0].values()}) == len(every)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_a_jetson_without_nvml_is_read_from_files(
     assert driver.energy(0.0) == (
         EnergyOfGpu(0, gpu.name, Unknown("a Jetson has no energy counter"), 15.2, NOT_TOLD),
     )
-    assert driver.processes(0.0) == ((0, NOT_TOLD),)
+    assert driver.processes(0.0) == ((0, NOT_TOLD, ""),)
     found = Gpus(drivers=[driver]).gpus(0.0)
     assert not isinstance(found, Unknown)
     assert found[0].name == "0: NVIDIA Jetson AGX Orin"

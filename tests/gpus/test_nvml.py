@@ -181,8 +181,8 @@ def test_the_viewer_names_programs_on_gpus_where_ids_are_the_hosts(
     assert unknown == b"[]"
     no_sample = Unknown("no recent kernel of this process")
     assert msgspec.json.decode(line, type=tuple[GpuProgramUse, ...]) == (
-        GpuProgramUse(0, 1234, "", 3 << 30, 0.35),
-        GpuProgramUse(0, 4321, name, 1 << 30, no_sample),
+        GpuProgramUse(0, 1234, "", 3 << 30, 0.35, "GPU-01111111-bbbb"),
+        GpuProgramUse(0, 4321, name, 1 << 30, no_sample, "GPU-01111111-bbbb"),
     )
 
 
@@ -192,7 +192,7 @@ def test_a_gpu_whose_programs_cannot_be_read_is_named_beside_the_others(driver: 
     line, unknown = run(driver, PROGRAMS + program)
     assert [one.gpu for one in msgspec.json.decode(line, type=tuple[GpuProgramUse, ...])] == [0, 0]
     assert msgspec.json.decode(unknown, type=tuple[GpuProgramsUnknown, ...]) == (
-        GpuProgramsUnknown(1, Unknown("permission denied")),
+        GpuProgramsUnknown(1, Unknown("permission denied"), "GPU-11111111-bbbb"),
     )
 
 

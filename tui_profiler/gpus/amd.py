@@ -119,7 +119,7 @@ class Amd:
         Args:
             now: As for ``gpus``.
         """
-        return self._each(now, lambda one: (one.index, one.processes()))
+        return self._each(now, lambda one: OfProcesses(one.index, one.processes(), one.uuid))
 
     def close(self) -> None:
         """Forget the handles; the library itself stays (rule 4)."""
@@ -209,7 +209,7 @@ class _Device:
         self._name = named if named not in ("", "N/A") else "AMD GPU"
         self._serial = "" if isinstance(chip, Unknown) else _hexadecimal(chip.get("asic_serial"))
         uuid = self._ask("amdsmi_get_gpu_device_uuid")
-        self._uuid = "" if isinstance(uuid, Unknown) else str(uuid)
+        self.uuid = "" if isinstance(uuid, Unknown) else str(uuid)
 
     def gpu(self, seen: list[str]) -> Gpu:
         """Ask for everything.
@@ -232,7 +232,7 @@ class _Device:
             clock_hertz=self._clock(self._library.AmdSmiClkType.GFX),
             throttled_by=self._throttled_by(),
             index=self.index,
-            uuid=self._uuid,
+            uuid=self.uuid,
             cuda_index=seen.index(self._serial) if self._serial and self._serial in seen else None,
             power_instant_watts=instant,
             power_average_watts=average,

@@ -152,7 +152,7 @@ class Device:
         answer = self._ask(("nvmlDeviceGetName", self._handle))
         if not isinstance(answer, Unknown):
             self.name = f"{index}: {answer}"
-        self._uuid = _text(self._ask(("nvmlDeviceGetUUID", self._handle)))
+        self.uuid = _text(self._ask(("nvmlDeviceGetUUID", self._handle)))
         self._links_before: dict[int, tuple[int, int]] = {}
         """Microseconds and value, by the field of a counter."""
 
@@ -188,7 +188,7 @@ class Device:
                 )
             ),
             index=self.index,
-            uuid=self._uuid,
+            uuid=self.uuid,
             power_instant_watts=instant,
             power_average_watts=average,
             module_watts=module,

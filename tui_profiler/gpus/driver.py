@@ -11,7 +11,7 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from tui_profiler.messages import Figure, Gpu, GpuProcess, Unknown
 
@@ -21,8 +21,14 @@ NOT_TOLD = Unknown("this GPU does not report it")
 NEEDS_SECOND = Unknown("needs a second sample")
 _T = TypeVar("_T")
 
-OfProcesses: TypeAlias = tuple[int, tuple[GpuProcess, ...] | Unknown]
-"""Number of a GPU, and the processes that use it."""
+
+class OfProcesses(NamedTuple):
+    """The processes that use one GPU."""
+
+    number: int
+    processes: tuple[GpuProcess, ...] | Unknown
+    uuid: str
+    """As ``Gpu.uuid``: another process may number the GPUs otherwise, or see others."""
 
 
 def most_memory_first(found: Iterable[GpuProcess]) -> tuple[GpuProcess, ...]:

@@ -2,9 +2,10 @@
 
 1. A GPU gets its number when it is first seen, and keeps it: NVIDIA's come first with NVML's
    numbers, those of the next vendor follow. No number is given twice: where a driver fails at first
-   and another vendor has its numbers by then, its GPUs follow those. So a second ``Gpus`` that
-   first asks at another moment (energy, the viewer) can number them otherwise, until both are
-   closed.
+   and another vendor has its numbers by then, its GPUs follow those. All ``Gpus`` of a process have
+   the same numbers (``NUMBERS``): those of samples, energy and replays mean the same GPU. Another
+   process, such as the viewer, may number them otherwise, or in a container see others: from there
+   a GPU is known by its UUID.
 2. A vendor whose driver is there and fails, beside others that answer, is one GPU without figures.
    One whose library is not installed is told only where no GPU answers: most laptops have a second
    GPU that no process uses.
@@ -28,6 +29,40 @@ _NOT_NUMBERED = -1
 _T = TypeVar("_T")
 
 
+class Numbers:
+    """The number of each GPU, whoever asks first for it.
+
+    Without a lock, which another thread could hold when the process forks: each step is atomic.
+    """
+
+    def __init__(self) -> None:
+        self._firsts: dict[str, int] = {}
+        """Number that the first GPU of a vendor has."""
+        self._numbers: dict[tuple[str, int], int] = {}
+        """By the vendor and the driver's own number."""
+        self._taken: dict[int, tuple[str, int]] = {}
+
+    def number(self, vendor: str, index: int) -> int:
+        """Return the number of a GPU, the next that is free where it was not seen before.
+
+        Args:
+            vendor: of the driver.
+            index: the driver's own number.
+        """
+        key = vendor, index
+        if key not in self._numbers:
+            free = max(self._taken, default=-1) + 1
+            number = self._firsts.setdefault(vendor, free) + index
+            while self._taken.setdefault(number, key) != key:
+                number += 1
+            self._numbers.setdefault(key, number)
+        return self._numbers[key]
+
+
+NUMBERS = Numbers()
+"""Of this process."""
+
+
 class Gpus:
     """One session with each driver: opened at the first question, to be closed.
 
@@ -37,6 +72,7 @@ class Gpus:
         cuda_uuids: Tells which GPUs CUDA or HIP itself sees, in its order, once it was started in
             this process; None before. What the environment says is only a forecast of that.
         drivers: Of each vendor; None for those of this machine.
+        numbers: Of their GPUs; None for those of this process, or others where drivers are given.
     """
 
     def __init__(
@@ -44,16 +80,16 @@ class Gpus:
         device_indices: Sequence[int] | None = None,
         cuda_uuids: Callable[[], tuple[str, ...] | None] = lambda: None,
         drivers: Sequence[Driver] | None = None,
+        numbers: Numbers | None = None,
     ) -> None:
+        if numbers is None:
+            numbers = NUMBERS if drivers is None else Numbers()
         if drivers is None:
             nvml = Nvml(device_indices, cuda_uuids)
             all_vendors: list[Driver] = [Jetson(nvml), Amd(cuda_uuids), Intel()]
             drivers = [nvml] if device_indices is not None else all_vendors
         self._drivers = tuple(drivers)
-        self._firsts: dict[int, int] = {}
-        """Number that the first GPU of a driver has, by the driver's place."""
-        self._numbers: dict[tuple[int, int], int] = {}
-        """By the driver's place and the driver's own number."""
+        self._numbers = numbers
 
     def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
         """Ask every GPU for all its figures.
@@ -92,8 +128,8 @@ class Gpus:
         """
         return self._each(
             lambda one: one.processes(now),
-            lambda of, number_of: (number_of(of[0]), of[1]),
-            lambda _vendor, why: (_NOT_NUMBERED, why),
+            lambda of, number_of: of._replace(number=number_of(of.number)),
+            lambda _vendor, why: OfProcesses(_NOT_NUMBERED, why, ""),
         )
 
     def close(self) -> None:
@@ -110,14 +146,16 @@ class Gpus:
         found: list[_T] = []
         failures: list[tuple[Driver, Unknown]] = []
         is_answered = False
-        for place, driver in enumerate(self._drivers):
+        for driver in self._drivers:
             try:
                 answer = ask(driver)
             except Exception as error:  # the border of one vendor: the others are asked anyway
                 answer = unexpected(error)
             if not isinstance(answer, Unknown):
                 is_answered = True
-                found += [numbered(one, partial(self._number, place)) for one in answer]
+                found += [
+                    numbered(one, partial(self._numbers.number, driver.vendor)) for one in answer
+                ]
             elif answer not in driver.absent:
                 failures.append((driver, answer))
         if found:
@@ -128,15 +166,6 @@ class Gpus:
         if failures:
             return Unknown("; ".join(f"{driver.vendor}: {why.reason}" for driver, why in failures))
         return () if is_answered else NO_GPU
-
-    def _number(self, place: int, index: int) -> int:
-        """Return the number of a GPU, the next that is free where it was not seen before."""
-        if (place, index) not in self._numbers:
-            free = max(self._numbers.values(), default=-1) + 1
-            wanted = self._firsts.setdefault(place, free) + index
-            is_taken = wanted in self._numbers.values()
-            self._numbers[place, index] = free if is_taken else wanted
-        return self._numbers[place, index]
 
 
 def unknown_gpu(vendor: str, why: Unknown) -> Gpu:

@@ -123,7 +123,7 @@ class Intel:
         Args:
             now: As for ``gpus``.
         """
-        return self._each(now, lambda one: (one.index, one.processes()))
+        return self._each(now, lambda one: OfProcesses(one.index, one.processes(), one.uuid))
 
     def close(self) -> None:
         """Forget the handles: Sysman itself has no end but that of the process."""
@@ -210,7 +210,7 @@ class _Device:
         """Whether no handle of it works any more."""
         name = b"" if described is None else described.name
         self._name = name.decode(errors="replace") or "Intel GPU"
-        self._uuid = "" if described is None else bytes(described.uuid.id).hex()
+        self.uuid = "" if described is None else bytes(described.uuid.id).hex()
         self._engines = self._domains("EngineGroups", "Engine", "engine")
         self._powers = self._domains("PowerDomains", "Power", "pwr", "power")
         self._clocks = self._domains("FrequencyDomains", "Frequency", "freq")
@@ -238,7 +238,7 @@ class _Device:
             clock_hertz=_member(clock, "actual", 1e6),
             throttled_by=clock if isinstance(clock, Unknown) else _throttles(clock.throttleReasons),
             index=self.index,
-            uuid=self._uuid,
+            uuid=self.uuid,
             power_instant_watts=_ONE_POWER,
             power_average_watts=watts,
             module_watts=_ONE_POWER,

@@ -101,7 +101,7 @@ class Jetson:
         """
         answer = self._nvml.processes(now)
         is_known = not isinstance(answer, Unknown) or self._files is None
-        return answer if is_known else ((0, NOT_TOLD),)
+        return answer if is_known else (OfProcesses(0, NOT_TOLD, ""),)
 
     def close(self) -> None:
         """End the session of NVML; the next question would open another."""

@@ -179,7 +179,7 @@ class Nvml:
         Args:
             now: As for ``gpus``.
         """
-        return self._each(now, lambda one: (one.index, one.processes()))
+        return self._each(now, lambda one: OfProcesses(one.index, one.processes(), one.uuid))
 
     def close(self) -> None:
         """End the session; the next question would open another."""

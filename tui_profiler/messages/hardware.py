@@ -294,7 +294,7 @@ class GpuProgramUse(Part, frozen=True):
     """Use of a GPU by one process."""
 
     gpu: int
-    """Number of the GPU, as ``Gpu.index``."""
+    """Number that the viewer gives the GPU: mostly ``Gpu.index``."""
     pid: int
     """From the driver: the id on the host, if the viewer is in a container."""
     name: str
@@ -302,14 +302,18 @@ class GpuProgramUse(Part, frozen=True):
     memory_bytes: Figure
     utilisation: Figure
     """Share of the last second or so with one of its kernels running, 0 to 1."""
+    uuid: str = ""
+    """Of the GPU, as ``Gpu.uuid``; empty in older recordings."""
 
 
 class GpuProgramsUnknown(Part, frozen=True):
     """One GPU of several whose processes cannot be read."""
 
     gpu: int
-    """Number of the GPU, as ``Gpu.index``."""
+    """As of ``GpuProgramUse``."""
     why: Unknown
+    uuid: str = ""
+    """As of ``GpuProgramUse``."""
 
 
 class ProgramsSeen(OnWire, frozen=True):

@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Sequence
 from heapq import nlargest
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -40,10 +40,8 @@ from tui_profiler.messages import (
 from tui_profiler.source import Source, Told
 
 if TYPE_CHECKING:
+    from tui_profiler.gpus.driver import OfProcesses
     from tui_profiler.gpus.watch import GpuWatch
-    from tui_profiler.messages import GpuProcess
-
-    _OfGpu: TypeAlias = tuple[int, tuple[GpuProcess, ...] | Unknown]
 
 MOST_PROGRAMS = 8
 SECONDS = 2.0
@@ -74,7 +72,7 @@ class Programs:
         self._proc = proc
         self._before: dict[int, _Process] = {}
         self._at = 0.0
-        self._gpus: GpuWatch[_OfGpu] | None = None
+        self._gpus: GpuWatch[OfProcesses] | None = None
 
     def close(self) -> None:
         """Ask GPUs no more."""
@@ -122,7 +120,7 @@ class Programs:
             gpu_programs_unknown=_unknown(on_gpus),
         )
 
-    def _of_gpus(self, now: float) -> "tuple[_OfGpu, ...] | Unknown":
+    def _of_gpus(self, now: float) -> "tuple[OfProcesses, ...] | Unknown":
         if self._gpus is None:
             # When the first frame was drawn: ctypes and the rest take milliseconds.
             from tui_profiler.gpus.gpus import Gpus  # noqa: PLC0415 # rule 1 of the screens' start
@@ -132,16 +130,16 @@ class Programs:
         return self._gpus.answer(now)
 
     def _gpu_programs(
-        self, answers: "tuple[_OfGpu, ...] | Unknown", seen: dict[int, _Process]
+        self, answers: "tuple[OfProcesses, ...] | Unknown", seen: dict[int, _Process]
     ) -> tuple[GpuProgramUse, ...] | Unknown:
         if isinstance(answers, Unknown):
             return answers
         is_host = _namespace(self._proc) == _HOST_NAMESPACE
         found: list[GpuProgramUse] = []
-        reasons = [processes for _, processes in answers if isinstance(processes, Unknown)]
+        reasons = [of.processes for of in answers if isinstance(of.processes, Unknown)]
         if reasons and len(reasons) == len(answers):
             return reasons[0]
-        for gpu, processes in answers:
+        for gpu, processes, uuid in answers:
             found += (
                 GpuProgramUse(
                     gpu,
@@ -149,6 +147,7 @@ class Programs:
                     seen[one.pid].name if is_host and one.pid in seen else "",
                     one.memory_bytes,
                     one.utilisation,
+                    uuid,
                 )
                 for one in (() if isinstance(processes, Unknown) else processes[:MOST_PROGRAMS])
             )
@@ -201,13 +200,13 @@ class Programs:
             return Unknown("this kernel tells no pressure (CONFIG_PSI)")
 
 
-def _unknown(answers: "tuple[_OfGpu, ...] | Unknown") -> tuple[GpuProgramsUnknown, ...]:
+def _unknown(answers: "tuple[OfProcesses, ...] | Unknown") -> tuple[GpuProgramsUnknown, ...]:
     """Return the GPUs with a number whose processes cannot be read."""
     if isinstance(answers, Unknown):
         return ()
     return tuple(
-        GpuProgramsUnknown(gpu, processes)
-        for gpu, processes in answers
+        GpuProgramsUnknown(gpu, processes, uuid)
+        for gpu, processes, uuid in answers
         if gpu >= 0 and isinstance(processes, Unknown)
     )
 

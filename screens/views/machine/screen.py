@@ -412,7 +412,7 @@ def _gpu(look: Look, gpu: Gpu) -> tuple[Line, ...]:
         *gpu_facts(gpu),
     ]
     lines = [*_facts(f"gpu {safe(gpu.name)}", seen, facts, look)]
-    if programs := cores.gpu_programs(look.session, gpu.index)[:MOST_PROGRAMS]:
+    if programs := cores.gpu_programs(look.session, gpu)[:MOST_PROGRAMS]:
         for named in programs:
             took = f"{_held(look, named.memory_bytes, named.utilisation)}  pid {named.pid}"
             lines.append(_said(f"  {safe(named.name) or 'process'}", took, look))
@@ -436,7 +436,7 @@ def _processes_unknown(gpu: Gpu, look: Look) -> Unknown | None:
     """
     if isinstance(gpu.processes, Unknown):
         return gpu.processes
-    return None if gpu.processes else cores.gpu_programs_unknown(look.session, gpu.index)
+    return None if gpu.processes else cores.gpu_programs_unknown(look.session, gpu)
 
 
 def _held(look: Look, memory_bytes: Figure, utilisation: Figure) -> str:

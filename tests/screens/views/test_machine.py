@@ -107,6 +107,13 @@ def test_programs_on_a_gpu_are_named_as_those_on_the_cores_are() -> None:
     assert named[1] == "process – – pid 78"
     assert len(named) == 5
     assert not any("elsewhere" in line or "\x1b" in line for line in shown)
+    # The viewer may number GPUs otherwise, or see others: the UUID tells which is which.
+    other, own = replace(seen.gpu_programs[0], uuid="GPU-b"), seen.gpu_programs[-1]
+    told = replace(seen, gpu_programs=(other, replace(own, uuid="GPU-a")))
+    one = apply(measured(replace(FULL, gpus=(replace(GPU, uuid="GPU-a"),))), told)
+    assert [line for line in part(one, "gpu 0: NVIDIA Fake") if "pid" in line] == [
+        "elsewhere 1 B 0.0 % pid 79"
+    ]
     # A GPU whose processes cannot be read does not look unused.
     why = messages.GpuProgramsUnknown(0, messages.Unknown("permission denied"))
     unread = replace(seen, gpu_programs=seen.gpu_programs[-1:], gpu_programs_unknown=(why,))

@@ -5,6 +5,8 @@ from typing import NamedTuple
 from tui_profiler.figures.units import share
 from tui_profiler.messages import (
     Figure,
+    Gpu,
+    GpuProgramsUnknown,
     GpuProgramUse,
     ProgramUse,
     ThreadTime,
@@ -54,20 +56,27 @@ def own_pid(session: Session) -> int | None:
     return session.hello.pid if session.hello is not None else None
 
 
-def gpu_programs(session: Session, gpu: int) -> tuple[GpuProgramUse, ...]:
-    """Return the processes that use a GPU, most memory first, by NVML's number of it."""
+def gpu_programs(session: Session, gpu: Gpu) -> tuple[GpuProgramUse, ...]:
+    """Return the processes that use a GPU, most memory first."""
     seen = session.programs.gpu_programs if session.programs is not None else ()
-    return () if isinstance(seen, Unknown) else tuple(one for one in seen if one.gpu == gpu)
+    return () if isinstance(seen, Unknown) else tuple(one for one in seen if _is_of(one, gpu))
 
 
-def gpu_programs_unknown(session: Session, gpu: int) -> Unknown | None:
+def _is_of(seen: GpuProgramUse | GpuProgramsUnknown, gpu: Gpu) -> bool:
+    """Tell whether the viewer has seen this GPU: its numbers may be others than the probe's."""
+    if seen.uuid and gpu.uuid:
+        return seen.uuid == gpu.uuid
+    return seen.gpu == gpu.index
+
+
+def gpu_programs_unknown(session: Session, gpu: Gpu) -> Unknown | None:
     """Return why it is not known who computes on a GPU; None if it is, or nobody looked."""
     seen = session.programs
     if seen is None or seen.gpu_programs == NOT_RECORDED:
         return None
     if isinstance(seen.gpu_programs, Unknown):
         return seen.gpu_programs
-    return next((one.why for one in seen.gpu_programs_unknown if one.gpu == gpu), None)
+    return next((one.why for one in seen.gpu_programs_unknown if _is_of(one, gpu)), None)
 
 
 class Throttled(NamedTuple):
