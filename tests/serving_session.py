@@ -17,7 +17,7 @@ def serving_figures(release: str) -> ServingFigures:
     return window.figures(SECONDS, scrape(answer(release, 2)))
 
 
-def seen(release: str = "vllm-0.11") -> ServingSeen:
+def seen(release: str = "vllm-0.32") -> ServingSeen:
     """Return what the source says of that server."""
     return ServingSeen(ADDRESS, serving_figures(release), "")
 

@@ -15,7 +15,7 @@ from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Figure, Gpu, Sample, Unknown, known
 from tui_profiler.queries.cost.energy import forward_energy
 from tui_profiler.queries.hardware.gpu_facts import ecc_errors_text
-from tui_profiler.queries.panel.serving import about, figures_of, requests_text, tokens_text
+from tui_profiler.queries.panel.serving import estimate, figures_of, requests_text, tokens_text
 from tui_profiler.queries.panel.state import is_stale
 from tui_profiler.queries.time.cores import cores_used
 from tui_profiler.queries.time.series import gpu_utilisation, process_memory, utilisation
@@ -81,8 +81,8 @@ def serving_lines(look: Look) -> tuple[Line, ...]:
         right = (("KV cache " if room >= 0 else "KV ", "muted"), (share(usage), "ink"))
     figures = (
         ("", found.generated_per_second, tokens_text),
-        ("TTFT p50 ", found.first_token.p50.seconds, about),
-        ("ITL p50 ", found.between_tokens.p50.seconds, about),
+        ("TTFT p50 ", found.first_token.p50.seconds, estimate(found.first_token.p50)),
+        ("ITL p50 ", found.between_tokens.p50.seconds, estimate(found.between_tokens.p50)),
     )
     parts: list[Line] = [
         ((label, "muted"), (written(value), "ink"))

@@ -13,13 +13,15 @@ from msgspec.structs import replace
 from screens.cli.main import main
 from tests.reports.json.test_json_report import SCHEMA
 from tests.reports.test_step import MEASURED, WRITERS
-from tests.serving.answers import RELEASES, buckets, grown, quantile
+from tests.serving.answers import RELEASES, buckets, grown, mean, quantile
 from tests.serving_session import ADDRESS, REFUSED, seen, serving_figures
 from tests.small_model import folded
 from tui_profiler.messages import ServingSeen
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.reports.text.brief import brief
 from tui_profiler.session import Session, apply
+
+FIRST, BETWEEN = "vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seconds"
 
 
 def beside(told: ServingSeen) -> Session:
@@ -38,37 +40,39 @@ def reasons(found: dict[str, Any]) -> dict[str, str]:
 
 
 def test_json_has_the_server() -> None:
-    release = "vllm-0.11"
-    first, _ = buckets(release, "vllm:time_to_first_token_seconds")
-    between, _ = buckets(release, "vllm:inter_token_latency_seconds")
+    release = "vllm-0.32"
+    first, _ = buckets(release, FIRST)
+    between, _ = buckets(release, BETWEEN)
     whole = report(seen(release))
     assert reasons(whole) == {}
     assert whole["serving"] == {
         "address": ADDRESS,
         "server": "vLLM",
-        "models": ["meta-llama/Llama-3.1-8B-Instruct"],
+        "models": ["tiny"],
         "window_s": 10.0,
-        "running": 12.0,
+        "running": 8.0,
         "waiting": 4.0,
         "prompt_tokens_per_s": grown(release, "vllm:prompt_tokens_total") / 10,
         "generated_tokens_per_s": grown(release, "vllm:generation_tokens_total") / 10,
         "generated_tokens_counted": "when generated",
         "first_token_p50_s": pytest.approx(quantile(first, 0.5)),
-        "first_token_p50_bucket_s": [0.1, 0.25],
+        "first_token_p50_bucket_s": [1.0, 2.5],
         "first_token_p95_s": pytest.approx(quantile(first, 0.95)),
-        "first_token_p95_bucket_s": [0.25, 0.5],
-        "first_token_count": 60,
+        "first_token_p95_bucket_s": [2.5, 5.0],
+        "first_token_mean_s": pytest.approx(mean(release, FIRST)),
+        "first_token_count": 47,
         "between_tokens_p50_s": pytest.approx(quantile(between, 0.5)),
-        "between_tokens_p50_bucket_s": [0.025, 0.05],
+        "between_tokens_p50_bucket_s": [0.01, 0.025],
         "between_tokens_p95_s": pytest.approx(quantile(between, 0.95)),
         "between_tokens_p95_bucket_s": [0.075, 0.1],
-        "between_tokens_count": 2400,
+        "between_tokens_mean_s": pytest.approx(mean(release, BETWEEN)),
+        "between_tokens_count": 4597,
         "between_tokens_of": "tokens",
-        "kv_cache_usage": 0.375,
+        "kv_cache_usage": pytest.approx(82 / 99),
         "prefix_cache_hit_rate": 0.5,
         "prefix_cache_hit_rate_from": "counters",
-        "preemptions": 2.0,
-        "preemptions_since_start": 7.0,
+        "preemptions": 6.0,
+        "preemptions_since_start": 9.0,
     }
 
 
@@ -106,11 +110,12 @@ def test_every_report_for_reading_has_the_server(
 def test_text_says_where_figures_are_from() -> None:
     found = " ".join(WRITERS["text"](beside(seen())).split())
     assert "serving -- the server's own metrics, last 10 s; ~ estimated within a bucket" in found
-    assert "615 tokens/s, from a counter" in found
-    assert "p50 ~190 ms (bucket 100 ms to 250 ms), p95 ~471 ms (bucket 250 ms to 500 ms)" in found
-    assert "38 % in use" in found
+    assert "464 tokens/s, from a counter" in found
+    assert "p50 ~2.05 s (bucket 1.00 s to 2.50 s), p95 ~4.73 s (bucket 2.50 s to 5.00 s)" in found
+    assert "mean 1.99 s, of 47" in found
+    assert "83 % in use" in found
     assert "50 % hits, from a counter" in found
-    assert "7 since the server started, 2 in the last 10 s" in found
+    assert "9 since the server started, 6 in the last 10 s" in found
     tgi = " ".join(WRITERS["text"](beside(seen("tgi-3"))).split())
     assert "– (TGI exports no time to first token)" in tgi
     assert "of 25, mean per request" in tgi
@@ -119,15 +124,15 @@ def test_text_says_where_figures_are_from() -> None:
 
 def test_what_a_server_says_is_hostile_text() -> None:
     hostile = "\x1b[31mmodel"
-    told = replace(seen(), figures=replace(serving_figures("vllm-0.11"), models=(hostile,)))
+    told = replace(seen(), figures=replace(serving_figures("vllm-0.32"), models=(hostile,)))
     for written in WRITERS.values():
         assert "\x1b" not in written(beside(told))
         assert "\x1b" not in written(beside(replace(REFUSED, why_none=hostile)))
 
 
 def test_the_brief_report_has_one_line() -> None:
-    figures = "615 tokens/s, first token p50 \\~190 ms, KV cache 38 %"
-    line = f"- serving: vLLM, 12 running, 4 waiting, {figures}"
+    figures = "464 tokens/s, first token p50 \\~2.05 s, KV cache 83 %"
+    line = f"- serving: vLLM, 8 running, 4 waiting, {figures}"
     assert line in brief(beside(seen()))
     assert "- serving: – (connection refused)" in brief(beside(REFUSED))
 

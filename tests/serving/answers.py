@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 FOLDER = Path(__file__).resolve().parents[1] / "fixtures" / "serving"
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
-RELEASES = ("vllm-0.11", "vllm-0.6", "sglang-0.5.8", "tgi-3")
+RELEASES = ("vllm-0.32", "vllm-0.6", "sglang-0.5.8", "tgi-3")
 SECONDS = 10.0
 """Between the two answers of each release, where a test decides."""
 
@@ -58,6 +58,11 @@ def quantile(counts: dict[str, float], share: float) -> float:
     rank = share * upto[-1]
     at = int(np.searchsorted(upto, rank))  # The bucket in which the rank is.
     return float(np.interp(rank, upto[at - 1 : at + 1], bounds[at - 1 : at + 1]))
+
+
+def mean(release: str, name: str) -> float:
+    """Return the mean of a histogram's observations between the two answers."""
+    return grown(release, f"{name}_sum") / grown(release, f"{name}_count")
 
 
 def buckets(release: str, name: str) -> tuple[dict[str, float], dict[str, float]]:

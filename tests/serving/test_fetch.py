@@ -18,7 +18,7 @@ from tui_profiler.serving.address import address
 from tui_profiler.serving.fetch import Fetcher, FetchError
 
 Answers = Callable[[BaseHTTPRequestHandler], None]
-TEXT = answer("vllm-0.11", 1)
+TEXT = answer("vllm-0.32", 1)
 
 
 def fetched(url: str, seconds: float = 60.0, most_bytes: int = 100_000) -> str:

@@ -36,7 +36,7 @@ def test_what_is_no_answer_says_why(text: str, why: str) -> None:
 
 
 def test_only_the_figures_that_are_shown_are_read() -> None:
-    found = scrape(answer("vllm-0.11", 1))
+    found = scrape(answer("vllm-0.32", 1))
     assert "vllm:e2e_request_latency_seconds_bucket" not in found.samples
     assert all(name.startswith("vllm:") for name in found.samples)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Mapping
 
 import pytest
 
-from tests.serving.answers import RELEASES, SECONDS, answer, buckets, grown, quantile
+from tests.serving.answers import FOLDER, RELEASES, SECONDS, answer, buckets, grown, mean, quantile
 from tui_profiler.connection.wire import encode
 from tui_profiler.messages import (
     BucketQuantile,
@@ -50,33 +52,58 @@ def check_times(found: ServingTimes, release: str, name: str) -> None:
         assert known(one.seconds) == pytest.approx(quantile(lately, share), rel=1e-9)
         assert known(one.above) < known(one.seconds) <= known(one.up_to)
     assert found.count == grown(release, f"{name}_count")
-    # Requests got faster: times are of the window.
-    assert known(found.p50.seconds) < quantile(since_start, 0.5) / 1.2
+    assert known(found.mean) == pytest.approx(mean(release, name), rel=1e-9)
+    # Times are of the window.
+    assert known(found.p50.seconds) != pytest.approx(quantile(since_start, 0.5), rel=0.01)
 
 
 @pytest.mark.parametrize(
     ("release", "between"),
     [
-        ("vllm-0.11", "vllm:inter_token_latency_seconds"),
+        ("vllm-0.32", "vllm:inter_token_latency_seconds"),
         ("vllm-0.6", "vllm:time_per_output_token_seconds"),
     ],
 )
 def test_vllm_by_the_names_of_both_engines(release: str, between: str) -> None:
-    found, new = of(release), release == "vllm-0.11"
-    assert (found.server, found.models) == ("vLLM", ("meta-llama/Llama-3.1-8B-Instruct",))
-    assert (found.seconds, found.running, found.waiting) == (SECONDS, 12.0, 4.0)
+    found, new = of(release), release == "vllm-0.32"
+    model = "tiny" if new else "meta-llama/Llama-3.1-8B-Instruct"
+    assert (found.server, found.models) == ("vLLM", (model,))
+    assert (found.seconds, found.running, found.waiting) == (SECONDS, 8.0 if new else 12.0, 4.0)
     assert found.prompt_per_second == grown(release, "vllm:prompt_tokens_total") / SECONDS
     assert found.generated_per_second == grown(release, "vllm:generation_tokens_total") / SECONDS
     assert not found.generated_at_end
     check_times(found.first_token, release, "vllm:time_to_first_token_seconds")
     check_times(found.between_tokens, release, between)
     assert not found.between_tokens.is_mean_per_request
-    assert found.cache_usage == 0.375
-    assert (found.preemptions, found.all_preemptions) == (2.0, 7.0)
+    assert found.cache_usage == (pytest.approx(82 / 99) if new else 0.375)
+    assert (found.preemptions, found.all_preemptions) == ((6.0, 9.0) if new else (2.0, 7.0))
     hits = grown(release, "vllm:prefix_cache_hits_total") if new else 0.5
     queries = grown(release, "vllm:prefix_cache_queries_total") if new else 1.0
     assert known(found.prefix_hits) == pytest.approx(hits / queries)
     assert found.prefix_hits_from_counters is new
+
+
+def test_figures_of_a_real_vllm_are_those_that_its_clients_measured() -> None:
+    """Times of the clients have the HTTP server in them, and the end of their window is another."""
+    clients = json.loads((FOLDER / "vllm-0.32-clients.json").read_text(encoding="utf-8"))
+    release, seconds = "vllm-0.32", clients["window_s"]
+    found = figures(answer(release, 1), answer(release, 2), seconds=seconds)
+
+    def measured(name: str) -> float:
+        return pytest.approx(clients[name], rel=0.02)
+
+    assert known(found.generated_per_second) == measured("generated_tokens_per_s")
+    assert known(found.prompt_per_second) == measured("prompt_tokens_per_s")
+    assert known(found.running) + known(found.waiting) == measured("running + waiting")
+    assert known(found.prefix_hits) == measured("prefix_cache_hit_rate")
+    for name, times in (
+        ("first_token", found.first_token),
+        ("between_tokens", found.between_tokens),
+    ):
+        assert times.count == measured(f"{name}_count")
+        assert known(times.mean) == measured(f"{name}_mean_s")
+        for share, one in (("p50", times.p50), ("p95", times.p95)):
+            assert known(one.above) < clients[f"{name}_{share}_s"] <= known(one.up_to)
 
 
 def test_sglang_counts_tokens_as_they_are_processed() -> None:
@@ -148,14 +175,23 @@ def test_a_server_that_started_again_is_measured_anew(release: str) -> None:
     )
 
 
+def test_a_server_that_started_again_and_has_done_more_is_measured_anew() -> None:
+    """Between two scrapes; a real vLLM says when its counters began."""
+    second = answer("vllm-0.32", 2)
+    began = re.compile(r"(_created\{.*\}) .*")
+    assert began.search(second)
+    found = figures(answer("vllm-0.32", 1), began.sub(r"\1 1.9e9", second))
+    assert (found.seconds, found.generated_per_second) == (0.0, ONE_SCRAPE)
+
+
 def test_another_server_at_the_same_address_is_measured_anew() -> None:
-    found = figures(answer("vllm-0.11", 1), answer("sglang-0.5.8", 2))
+    found = figures(answer("vllm-0.32", 1), answer("sglang-0.5.8", 2))
     assert (found.server, found.seconds) == ("SGLang", 0.0)
 
 
 def test_the_window_forgets_what_is_older() -> None:
     window = Window(seconds=60.0)
-    first, second = scrape(answer("vllm-0.11", 1)), scrape(answer("vllm-0.11", 2))
+    first, second = scrape(answer("vllm-0.32", 1)), scrape(answer("vllm-0.32", 2))
     window.figures(0.0, first)
     for at in range(2, 60, 2):
         window.figures(float(at), second)
@@ -288,6 +324,26 @@ def test_huge_numbers_of_a_server_are_drawn_and_recorded_as_unknown(value: str, 
     assert found.first_token.count == 0
     assert requests_text(found, "–") == "– running, 1 waiting"
     assert encode(ServingSeen("http://host/metrics", found, ""))
+
+
+@pytest.mark.parametrize(
+    ("sums", "why"),
+    [
+        (("", ""), "vLLM exports no sum of these times"),
+        (("8", "NaN"), "vLLM exports no sum of these times"),
+        (("8", "7"), "the sum of these times decreased"),
+    ],
+)
+def test_a_mean_needs_a_sum_that_grows(sums: tuple[str, str], why: str) -> None:
+    texts = [
+        RUNS
+        + engines(FIRST, {"1.0": count, "+Inf": count})
+        + (value and f"vllm:{FIRST}_sum {value}\n")
+        for count, value in zip((0, 4), sums, strict=True)
+    ]
+    found = figures(*texts).first_token
+    assert reason(found.mean) == why
+    assert found.p50.seconds == 0.5
 
 
 def test_a_quantile_in_a_huge_bucket_is_not_of_that_bucket() -> None:

@@ -18,7 +18,7 @@ from tui_profiler.source.serving import NOT_READ, WithServing
 
 FIRST_OF_ALL = Heartbeat(1.0, 0.0)
 COUNTERS = {
-    "vllm-0.11": ("vllm:generation_tokens_total", {}),
+    "vllm-0.32": ("vllm:generation_tokens_total", {}),
     "vllm-0.6": ("vllm:generation_tokens_total", {}),
     "sglang-0.5.8": ("sglang:realtime_tokens_total", {"mode": "decode"}),
     "tgi-3": ("tgi_request_generated_tokens_sum", {}),
@@ -106,7 +106,7 @@ def test_a_server_that_is_away_for_a_while_is_no_zero() -> None:
         elif len(asked) == 3:
             say(handler, "up 1\n")
         else:
-            say(handler, answer("vllm-0.11", 1))
+            say(handler, answer("vllm-0.32", 1))
 
     with serving(answers) as url:
         found = heard(url, lambda seen: len(seen) >= 4)

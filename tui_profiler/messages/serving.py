@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias
 
-from tui_profiler.messages.base import Figure, OnWire, Part
+from tui_profiler.messages.base import Figure, OnWire, Part, Unknown
 
 ServerName: TypeAlias = Literal["vLLM", "SGLang", "TGI"]
 
@@ -27,6 +27,8 @@ class ServingTimes(Part, frozen=True):
     """Of the times in the window."""
     is_mean_per_request: bool = False
     """Whether each is the mean of one request, instead of one time between two tokens."""
+    mean: Figure = Unknown("not in this recording")
+    """Seconds; of the histogram's sum and count, so that no bucket makes it inexact."""
 
 
 class ServingFigures(Part, frozen=True):

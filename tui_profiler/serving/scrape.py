@@ -12,7 +12,7 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-from tui_profiler.serving.servers import BUCKETS, SERVERS, Server
+from tui_profiler.serving.servers import BUCKETS, SERVERS, SUM, Server
 
 MOST_LINE = 1_024
 """Characters."""
@@ -111,5 +111,7 @@ def _wanted() -> frozenset[str]:
             *(series for pair in one.prefix_hits for series in pair),
         )
         names |= {each.name for each in series}
-        names |= {f"{each}{BUCKETS}" for each in (*one.first_token, *one.between_tokens)}
+        times = (*one.first_token, *one.between_tokens)
+        names |= {f"{each}{suffix}" for each in times for suffix in (BUCKETS, SUM)}
+        names |= {one.began} - {""}
     return frozenset(names)

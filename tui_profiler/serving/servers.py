@@ -1,6 +1,6 @@
 """What each server calls its figures.
 
-Names are those of vLLM 0.6 to 0.11 (``vllm/engine/metrics.py``, ``vllm/v1/metrics/loggers.py``),
+Names are those of vLLM 0.6 to 0.32 (``vllm/engine/metrics.py``, ``vllm/v1/metrics/loggers.py``),
 SGLang 0.4.2 to 0.5.23 (``sglang/srt/metrics/collector.py``, Production Metrics in its docs) and
 TGI 1 to 3 (``docs/source/reference/metrics.md``, ``router/src/server.rs``). Of several names for
 one figure the first one counts that is there.
@@ -21,8 +21,8 @@ class Series(NamedTuple):
 
 
 Names: TypeAlias = tuple[Series, ...]
-BUCKETS = "_bucket"
-"""Suffix of the samples of a histogram."""
+BUCKETS, SUM = "_bucket", "_sum"
+"""Suffixes of the samples of a histogram."""
 
 
 class Server(NamedTuple):
@@ -48,6 +48,9 @@ class Server(NamedTuple):
     prefix_hit_rate: Names
     """Computed by the server."""
     preemptions: Names
+    began: str = ""
+    """When a counter began, s since 1970; where another time is exported, the server started again,
+    even if its counters have passed what they were."""
 
 
 VLLM = Server(
@@ -69,6 +72,8 @@ VLLM = Server(
     ),
     prefix_hit_rate=(Series("vllm:gpu_prefix_cache_hit_rate"),),
     preemptions=(Series("vllm:num_preemptions_total"),),
+    # Not with several API servers (``--api-server-count``): files of theirs have no times.
+    began="vllm:generation_tokens_created",
 )
 SGLANG = Server(
     "SGLang",

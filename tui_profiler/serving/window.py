@@ -1,7 +1,8 @@
 """Figures of a server from its last scrapes: gauges of the newest, counters over a window.
 
 1. The window begins at the oldest scrape of the last ``SECONDS``. A counter that is smaller than
-   before, or gone, was reset: the server started again, and the window starts anew at that scrape.
+   before, gone, or began at another time, was reset: the server started again, and the window
+   starts anew at that scrape.
 2. A counter that was not there in the first scrape was 0: servers export most of them from the
    first request on.
 3. Quantiles are estimated as by Prometheus (``histogram_quantile``): evenly spread within a bucket,
@@ -14,7 +15,15 @@ from collections.abc import Callable, Iterable
 
 from tui_profiler.messages import BucketQuantile, Figure, ServingFigures, ServingTimes, Unknown
 from tui_profiler.serving.scrape import MOST_COUNT, Labels, Scrape
-from tui_profiler.serving.servers import BUCKETS, PRIORITY, SAME_REQUESTS, Names, Series, Server
+from tui_profiler.serving.servers import (
+    BUCKETS,
+    PRIORITY,
+    SAME_REQUESTS,
+    SUM,
+    Names,
+    Series,
+    Server,
+)
 
 SECONDS = 60.0
 ONE_SCRAPE = Unknown("rates and times need a second scrape")
@@ -54,7 +63,11 @@ def _was_reset(before: Scrape, now: Scrape) -> bool:
         for labels, value in before.samples.get(name, {}).items():
             if newer.get(labels, -1.0) < value:
                 return True
-    return False
+    began = now.samples.get(now.server.began, {})
+    return any(
+        began.get(labels, value) != value
+        for labels, value in before.samples.get(now.server.began, {}).items()
+    )
 
 
 def _counters(server: Server) -> Iterable[str]:
@@ -186,20 +199,31 @@ def _times(
 ) -> ServingTimes:
     name = next((one for one in names if now.samples.get(f"{one}{BUCKETS}")), None)
     if name is None:
-        why = _not_exported(now, what)
-        return ServingTimes(_absent(why), _absent(why), 0)
+        return _no_times(_not_exported(now, what))
     is_mean = name in now.server.means_per_request
     if first is None:
-        return ServingTimes(_absent(ONE_SCRAPE), _absent(ONE_SCRAPE), 0, is_mean)
+        return _no_times(ONE_SCRAPE, is_mean=is_mean)
     buckets = _buckets(now, first, Series(f"{name}{BUCKETS}"))
     count = buckets[-1][1] if buckets else 0.0
     if count <= 0:
-        why = Unknown(f"no observations in {seconds:.0f} s")
-        return ServingTimes(_absent(why), _absent(why), 0, is_mean)
+        return _no_times(Unknown(f"no observations in {seconds:.0f} s"), is_mean=is_mean)
     if count > MOST_COUNT:
-        return ServingTimes(_absent(TOO_LARGE), _absent(TOO_LARGE), 0, is_mean)
+        return _no_times(TOO_LARGE, is_mean=is_mean)
     p50, p95 = _quantile(buckets, 0.5), _quantile(buckets, 0.95)
-    return ServingTimes(p50, p95, round(count), is_mean)
+    mean = _mean(now, first, Series(f"{name}{SUM}"), count)
+    return ServingTimes(p50, p95, round(count), is_mean, mean)
+
+
+def _no_times(why: Unknown, *, is_mean: bool = False) -> ServingTimes:
+    return ServingTimes(_absent(why), _absent(why), 0, is_mean, why)
+
+
+def _mean(now: Scrape, first: Scrape, series: Series, count: float) -> Figure:
+    """Return the mean of the window, which needs no bucket."""
+    if not _of(now, series):
+        return _not_exported(now, "sum of these times")
+    grown = _grown(now, first, series)
+    return _counted(grown / count) if grown >= 0 else Unknown("the sum of these times decreased")
 
 
 def _absent(why: Unknown) -> BucketQuantile:

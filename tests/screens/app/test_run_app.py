@@ -64,7 +64,7 @@ def listening(path: Path, program: Program) -> Iterator[None]:
 async def test_a_server_is_beside_other_processes_and_ranks_of_a_script(
     are_ranks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    release = ["vllm-0.11"]
+    release = ["vllm-0.32"]
 
     def answers(handler: BaseHTTPRequestHandler) -> None:
         say(handler, answer(release[0], 1))

@@ -186,7 +186,7 @@ async def until(pilot: Pilot[int], holds: Callable[[], object], seconds: float =
 @pytest.fixture
 def server() -> Iterator[str]:
     """Run an inference server beside the ranks; return the address of its metrics."""
-    with serving(lambda handler: say(handler, answer("vllm-0.11", 1))) as url:
+    with serving(lambda handler: say(handler, answer("vllm-0.32", 1))) as url:
         yield url
 
 

@@ -14,7 +14,14 @@ from tests.machine_session import measured
 from tests.serving_session import REFUSED, seen, serving_figures
 from tests.small_model import CONV
 from tui_profiler.formatting.canvas import ASCII, UNICODE
-from tui_profiler.messages import Ended, ServingFigures, ServingSeen, Unknown
+from tui_profiler.messages import (
+    BucketQuantile,
+    Ended,
+    ServingFigures,
+    ServingSeen,
+    ServingTimes,
+    Unknown,
+)
 from tui_profiler.session import EMPTY, Session, apply
 
 HOSTILE = "\x1b[31m[/nope]"
@@ -24,7 +31,7 @@ def beside(told: ServingSeen, session: Session | None = None) -> Session:
     return apply(measured() if session is None else session, told)
 
 
-def changed(release: str = "vllm-0.11", **fields: object) -> ServingSeen:
+def changed(release: str = "vllm-0.32", **fields: object) -> ServingSeen:
     figures: ServingFigures = replace(serving_figures(release), **fields)
     return replace(seen(release), figures=figures)
 
@@ -50,12 +57,12 @@ def screen(told: ServingSeen, cells: int = 80) -> dict[str, str]:
 
 def test_the_panel_has_requests_and_tokens_in_two_rows() -> None:
     assert panel(seen()) == [
-        "serving vLLM 12 running, 4 waiting     KV 38 %",
-        "615 tokens/s  TTFT p50 ~190 ms",
+        "serving vLLM 8 running, 4 waiting      KV 83 %",
+        "464 tokens/s  TTFT p50 ~2.05 s",
     ]
     wide = panel(seen(), 80)
-    assert wide[0].endswith("KV cache 38 %")
-    assert wide[1] == "615 tokens/s  TTFT p50 ~190 ms  ITL p50 ~31.5 ms"
+    assert wide[0].endswith("KV cache 83 %")
+    assert wide[1] == "464 tokens/s  TTFT p50 ~2.05 s  ITL p50 ~23.8 ms"
 
 
 def test_the_panel_leaves_out_what_a_server_does_not_export() -> None:
@@ -64,6 +71,16 @@ def test_the_panel_leaves_out_what_a_server_does_not_export() -> None:
     assert second.startswith("338 tokens/s  ITL p50 ~")
     unknown = Unknown("not exported")
     assert panel(changed(running=unknown))[0].startswith("serving vLLM – running, 4 waiting")
+
+
+def test_of_a_quantile_in_the_first_bucket_only_its_bound_is_shown() -> None:
+    """Of a fast server: vLLM counts all up to 10 ms between tokens together."""
+    quantile = BucketQuantile(0.005, 0.0, 0.01)
+    told = changed(between_tokens=ServingTimes(quantile, quantile, 400, False, 0.0034))
+    assert panel(told, 80)[1].endswith("ITL p50 ≤10.0 ms")
+    rows = screen(told)
+    assert rows["between tokens, p50"] == "≤10.0 ms  the first bucket"
+    assert rows["between tokens, mean"] == "3.40 ms  from its sum and count"
 
 
 @pytest.mark.parametrize("told", [REFUSED, replace(REFUSED, why_none=HOSTILE)])
@@ -79,7 +96,7 @@ def test_a_server_that_is_not_read_has_a_reason_and_no_figure(told: ServingSeen)
 
 def test_the_panel_has_the_server_before_the_first_sample_and_after_the_end() -> None:
     look = Look(beside(seen(), EMPTY), CONV, 6.0, 48)
-    assert any("vLLM 12 running" in text(line) for line in machine_lines(look))
+    assert any("vLLM 8 running" in text(line) for line in machine_lines(look))
     assert any("requests running" in text(line) for line in hardware_lines(look))
     ended = Look(apply(beside(seen()), Ended(0, True)), CONV, 6.0, 48)
     roles = {role for line in machine_lines(ended)[1:] for _, role in line}
@@ -89,20 +106,22 @@ def test_the_panel_has_the_server_before_the_first_sample_and_after_the_end() ->
 def test_the_machine_screen_has_every_figure_and_where_it_is_from() -> None:
     assert screen(seen()) == {
         "title": "serving vLLM, last 10 s",
-        "model": "meta-llama/Llama-3.1-8B-Instruct",
-        "requests running": "12",
+        "model": "tiny",
+        "requests running": "8",
         "requests waiting": "4",
-        "prompt throughput": "2.46K tokens/s  from a counter",
-        "generation throughput": "615 tokens/s  from a counter",
-        "first token, p50": "~190 ms  bucket 100 ms to 250 ms",
-        "first token, p95": "~471 ms  bucket 250 ms to 500 ms",
-        "first token, count": "60",
-        "between tokens, p50": "~31.5 ms  bucket 25.0 ms to 50.0 ms",
-        "between tokens, p95": "~82.8 ms  bucket 75.0 ms to 100 ms",
-        "between tokens, count": "2,400",
-        "KV cache in use": "38 %",
+        "prompt throughput": "2.41K tokens/s  from a counter",
+        "generation throughput": "464 tokens/s  from a counter",
+        "first token, p50": "~2.05 s  bucket 1.00 s to 2.50 s",
+        "first token, p95": "~4.73 s  bucket 2.50 s to 5.00 s",
+        "first token, mean": "1.99 s  from its sum and count",
+        "first token, count": "47",
+        "between tokens, p50": "~23.8 ms  bucket 10.0 ms to 25.0 ms",
+        "between tokens, p95": "~79.7 ms  bucket 75.0 ms to 100 ms",
+        "between tokens, mean": "33.8 ms  from its sum and count",
+        "between tokens, count": "4,597",
+        "KV cache in use": "83 %",
         "prefix cache hits": "50 %  from a counter",
-        "preemptions": "7 since the server started  2 in the last 10 s",
+        "preemptions": "9 since the server started  6 in the last 10 s",
         "address": "http://127.0.0.1:8000/metrics",
     }
 
@@ -125,10 +144,10 @@ def compact(told: ServingSeen, section: str | None, rows: int = 5) -> list[str]:
 def test_below_the_tree_requests_have_their_place_and_the_section_both_rows() -> None:
     machine = compact(seen(), None)[-1]
     assert machine.startswith(" machine  cpu ")
-    assert "   vLLM 12 running, 4 waiting" in machine
+    assert "   vLLM 8 running, 4 waiting" in machine
     last = [line.strip() for line in compact(seen(), "machine")[-2:]]
-    assert last[0].startswith("serving vLLM 12 running, 4 waiting")
-    assert last[1].startswith("615 tokens/s  TTFT p50 ~190 ms")
+    assert last[0].startswith("serving vLLM 8 running, 4 waiting")
+    assert last[1].startswith("464 tokens/s  TTFT p50 ~2.05 s")
     assert compact(REFUSED, "machine")[-1].strip() == "serving –  connection refused"
     assert "vLLM" not in compact(REFUSED, None)[-1]
 

@@ -14,6 +14,7 @@ from tui_profiler.messages import (
 )
 
 FROM_COUNTER = "from a counter"
+FROM_SUM = "from its sum and count"
 MEAN = "mean per request"
 _AT_END = "counted when a request ends"
 _OWN = "reported by the server"
@@ -71,9 +72,12 @@ def whole(value: float) -> str:
     return thousands(round(value))
 
 
-def about(seconds: float) -> str:
-    """Return an estimated duration."""
-    return f"~{duration(seconds)}"
+def estimate(quantile: BucketQuantile) -> Callable[[float], str]:
+    """Return how a quantile is written: in the first bucket only its bound is known."""
+    up_to = quantile.up_to
+    if quantile.above == 0 and not isinstance(up_to, Unknown):
+        return lambda _: f"≤{duration(up_to)}"
+    return lambda seconds: f"~{duration(seconds)}"
 
 
 def requests_text(found: ServingFigures, dash: str) -> str:
@@ -110,15 +114,20 @@ def bucket_text(quantile: BucketQuantile) -> str:
     """Return the bucket that a quantile is in; empty where it is not known."""
     if isinstance(quantile.above, Unknown) or isinstance(quantile.up_to, Unknown):
         return ""
+    if quantile.above == 0:
+        return "the first bucket"
     return f"bucket {duration(quantile.above)} to {duration(quantile.up_to)}"
 
 
 def _times(label: str, times: ServingTimes) -> tuple[ServingRow, ...]:
     if not times.count:
-        return (ServingRow(label, times.p50.seconds, about),)
+        return (ServingRow(label, times.p50.seconds, duration),)
     mean = MEAN if times.is_mean_per_request else ""
     return (
-        ServingRow(f"{label}, p50", times.p50.seconds, about, bucket_text(times.p50)),
-        ServingRow(f"{label}, p95", times.p95.seconds, about, bucket_text(times.p95)),
+        *(
+            ServingRow(f"{label}, {name}", one.seconds, estimate(one), bucket_text(one))
+            for name, one in (("p50", times.p50), ("p95", times.p95))
+        ),
+        ServingRow(f"{label}, mean", times.mean, duration, FROM_SUM),
         ServingRow(f"{label}, count", float(times.count), whole, mean),
     )

@@ -41,12 +41,15 @@ class Serving(Part, frozen=True, kw_only=True):
     """Bounds of the bucket that it is in."""
     first_token_p95: Known[Size] = field(name="first_token_p95_s")
     first_token_p95_bucket: Known[Bucket] = field(name="first_token_p95_bucket_s")
+    first_token_mean: Known[Size] = field(name="first_token_mean_s")
+    """From the sum and the count of the histogram; not estimated."""
     first_token_count: Count
     between_tokens_p50: Known[Size] = field(name="between_tokens_p50_s")
     """Estimated."""
     between_tokens_p50_bucket: Known[Bucket] = field(name="between_tokens_p50_bucket_s")
     between_tokens_p95: Known[Size] = field(name="between_tokens_p95_s")
     between_tokens_p95_bucket: Known[Bucket] = field(name="between_tokens_p95_bucket_s")
+    between_tokens_mean: Known[Size] = field(name="between_tokens_mean_s")
     between_tokens_count: Count
     between_tokens_of: Literal["tokens", "mean per request"]
     kv_cache_usage: Known[Share]
@@ -87,11 +90,13 @@ def _serving(address: str, found: ServingFigures) -> Serving:
         first_token_p50_bucket=_bucket(first.p50),
         first_token_p95=first.p95.seconds,
         first_token_p95_bucket=_bucket(first.p95),
+        first_token_mean=first.mean,
         first_token_count=first.count,
         between_tokens_p50=between.p50.seconds,
         between_tokens_p50_bucket=_bucket(between.p50),
         between_tokens_p95=between.p95.seconds,
         between_tokens_p95_bucket=_bucket(between.p95),
+        between_tokens_mean=between.mean,
         between_tokens_count=between.count,
         between_tokens_of="mean per request" if between.is_mean_per_request else "tokens",
         kv_cache_usage=found.cache_usage,

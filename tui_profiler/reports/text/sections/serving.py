@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tui_profiler.figures.units import UNAVAILABLE, share, thousands
+from tui_profiler.figures.units import UNAVAILABLE, duration, share, thousands
 from tui_profiler.messages import Figure, ServingFigures, ServingTimes, Unknown, known
 from tui_profiler.queries.panel import serving
 from tui_profiler.reports.document import Section
@@ -37,7 +37,11 @@ def serving_words(session: Session) -> tuple[tuple[str, str], ...]:
         return (("serving", f"{UNAVAILABLE} ({found.reason})"),)
     figures = (
         ("", found.generated_per_second, serving.tokens_text),
-        ("first token p50 ", found.first_token.p50.seconds, serving.about),
+        (
+            "first token p50 ",
+            found.first_token.p50.seconds,
+            serving.estimate(found.first_token.p50),
+        ),
         ("KV cache ", found.cache_usage, share),
     )
     short = (
@@ -77,11 +81,12 @@ def _of(figure: Figure, written: Callable[[float], str], aside: str) -> str:
 
 def _times(times: ServingTimes) -> str:
     if not times.count:
-        return figure_text.figure(times.p50.seconds, serving.about)
+        return figure_text.figure(times.p50.seconds, duration)
     parts = [
-        f"{name} {figure_text.figure(one.seconds, serving.about)}"
+        f"{name} {figure_text.figure(one.seconds, serving.estimate(one))}"
         + (f" ({bucket})" if (bucket := serving.bucket_text(one)) else "")
         for name, one in (("p50", times.p50), ("p95", times.p95))
     ]
+    parts.append(f"mean {figure_text.figure(times.mean, duration)}")
     mean = f", {serving.MEAN}" if times.is_mean_per_request else ""
     return f"{', '.join(parts)}, of {thousands(times.count)}{mean}"
