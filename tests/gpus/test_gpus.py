@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import random
 import threading
+from pathlib import Path
 
 import pytest
 
-from tui_profiler.gpus.driver import EnergyOfGpu, OfProcesses, Opened
+from tui_profiler.gpus.driver import (
+    EnergyOfGpu,
+    OfProcesses,
+    Opened,
+    import_binding,
+    unless_absent,
+)
 from tui_profiler.gpus.gpus import Gpus, Numbers, unknown_gpu
 from tui_profiler.messages import Gpu, GpuProcess, Unknown
 
@@ -103,6 +110,33 @@ def test_no_number_is_given_twice_where_a_driver_or_a_gpu_appears_later() -> Non
     more = gpus.energy(0.0)
     assert not isinstance(more, Unknown)
     assert [one.name for one in more] == ["1: X A", "0: Y A", "2: Y B"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("import nothing_of_that_name", "not installed"),
+        ("raise OSError('no libdrm.so')", "{name} does not find libgpu.so: no libdrm.so"),
+        ("raise AttributeError('gpuInit')", "{name} does not match libgpu.so: gpuInit"),
+    ],
+)
+def test_a_binding_that_cannot_be_imported_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str
+) -> None:
+    name = f"binding_{len(text)}"
+    (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = import_binding(name, "libgpu.so", Unknown("not installed"))
+    assert found == Unknown(why.format(name=name))
+
+
+def test_a_failure_counts_only_where_there_is_a_card(tmp_path: Path) -> None:
+    assert unless_absent(BROKEN, tmp_path, "0x1002", ABSENT) == ABSENT
+    assert unless_absent(3, tmp_path, "0x1002", ABSENT) == 3
+    card = tmp_path / "card0" / "device"
+    card.mkdir(parents=True)
+    (card / "vendor").write_text("0x1002\n")
+    assert unless_absent(BROKEN, tmp_path, "0x1002", ABSENT) == BROKEN
 
 
 def test_what_the_binding_of_one_vendor_raises_hides_no_other() -> None:

@@ -15,7 +15,6 @@ microwatts, ``pcie_speed`` megatransfers per second, clocks megahertz, energy in
 """
 
 import ctypes
-import importlib
 import importlib.util
 import os
 from collections.abc import Callable
@@ -29,8 +28,9 @@ from tui_profiler.gpus.driver import (
     EnergyOfGpu,
     OfProcesses,
     Opened,
-    has_card,
+    import_binding,
     most_memory_first,
+    unless_absent,
 )
 from tui_profiler.messages import EccErrors, Figure, Gpu, GpuLinks, GpuProcess, Unknown
 
@@ -135,10 +135,7 @@ class Amd:
             return self._session.fail(_reason(error), now)
 
     def _open(self) -> _Session | Unknown:
-        opened = self._library()
-        if isinstance(opened, Unknown) and not has_card(self._cards, _VENDOR):
-            return self.absent[0]  # A library without a GPU, or neither.
-        return opened
+        return unless_absent(self._library(), self._cards, _VENDOR, self.absent[0])
 
     def _library(self) -> _Session | Unknown:
         library = import_library()
@@ -161,12 +158,7 @@ def import_library() -> ModuleType | Unknown:
     """Import amdsmi where its library is; what is missing is not looked for again."""
     if not any(map(_loads, _libraries())):
         return _NO_LIBRARY
-    try:
-        return importlib.import_module("amdsmi")
-    except ImportError:
-        return _NO_BINDING
-    except Exception as error:  # It binds every function when imported, and raises what it may.
-        return Unknown(f"amdsmi does not match {_LIBRARY}: {error}")
+    return import_binding("amdsmi", _LIBRARY, _NO_BINDING)
 
 
 def _libraries() -> list[Path | str]:

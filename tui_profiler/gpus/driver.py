@@ -9,8 +9,10 @@
 3. Calls can block while a GPU falls off its bus, so that they belong in a thread (``watch.py``).
 """
 
+import importlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from tui_profiler.messages import Figure, Gpu, GpuProcess, Unknown
@@ -45,7 +47,33 @@ def unexpected(error: Exception) -> Unknown:
     return Unknown(f"GPU counters failed: {type(error).__name__}: {error}")
 
 
-def has_card(cards: Path, vendor: str) -> bool:
+def import_binding(name: str, library: str, missing: Unknown) -> ModuleType | Unknown:
+    """Import the binding of a vendor's library.
+
+    Args:
+        name: of the module.
+        library: that it binds, which is there.
+        missing: why there is nothing where it is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return missing
+    except OSError as error:  # It looks elsewhere, or for what the library needs.
+        return Unknown(f"{name} does not find {library}: {error}")
+    except Exception as error:  # It binds every function when imported, and raises what it may.
+        return Unknown(f"{name} does not match {library}: {error}")
+
+
+def unless_absent(opened: _T | Unknown, cards: Path, vendor: str, absent: Unknown) -> _T | Unknown:
+    """Return what was opened, or ``absent`` where that failed and there is no card of the vendor.
+
+    A library without a GPU, or neither, is no failure.
+    """
+    return absent if isinstance(opened, Unknown) and not _has_card(cards, vendor) else opened
+
+
+def _has_card(cards: Path, vendor: str) -> bool:
     """Return whether the kernel lists a graphics card with this PCI vendor number."""
     for path in cards.glob("card*/device/vendor"):
         try:

@@ -13,7 +13,6 @@ Source: oneAPI Level Zero Specification 1.13, Sysman: ``zes_engine_stats_t``,
 """
 
 import ctypes
-import importlib
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -27,8 +26,9 @@ from tui_profiler.gpus.driver import (
     EnergyOfGpu,
     OfProcesses,
     Opened,
-    has_card,
+    import_binding,
     most_memory_first,
+    unless_absent,
 )
 from tui_profiler.messages import EccErrors, Figure, Gpu, GpuLinks, GpuProcess, Unknown
 
@@ -142,10 +142,7 @@ class Intel:
         return answers
 
     def _open(self) -> "tuple[_Device, ...] | Unknown":
-        found = _open()
-        if isinstance(found, Unknown) and not has_card(self._cards, _VENDOR):
-            return _NO_GPU  # A loader without a GPU, or neither.
-        return found
+        return unless_absent(_open(), self._cards, _VENDOR, _NO_GPU)
 
 
 @cache
@@ -155,14 +152,7 @@ def import_library() -> ModuleType | Unknown:
         ctypes.CDLL(_LOADER)
     except OSError:
         return _NO_LOADER
-    try:
-        return importlib.import_module("pyzes")
-    except ImportError:
-        return _NO_BINDING
-    except OSError as error:  # Of another folder than Debian's.
-        return Unknown(f"pyzes does not find {_LOADER}: {error}")
-    except Exception as error:  # It binds every function when imported.
-        return Unknown(f"pyzes does not match {_LOADER}: {error}")
+    return import_binding("pyzes", _LOADER, _NO_BINDING)
 
 
 def _open() -> "tuple[_Device, ...] | Unknown":
