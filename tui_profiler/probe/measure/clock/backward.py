@@ -43,9 +43,9 @@ MOST_LOOKED_AT = 2_000
 MOST_SECONDS = 64
 """Of the last passes that are kept."""
 CALIBRATED = 200
-"""Passes, of which the fastest tells what keeping its times takes."""
+"""Passes or steps, of which the fastest tells what keeping its times takes."""
 MOST_BRIEF = 20_000
-"""Passes that nobody was told of, whose times wait to be taken."""
+"""Times of one kind, that nobody was told of, that wait to be taken."""
 LONGEST_TOLD = 100e-6
 """Seconds: what took longer was interrupted, or is told by whoever did it."""
 

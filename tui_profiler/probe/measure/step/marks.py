@@ -45,6 +45,7 @@ from torch.utils.data import dataloader
 from torch.utils.hooks import RemovableHandle
 
 from tui_profiler.messages import LoaderSettings, OptimizerSettings
+from tui_profiler.probe.measure.clock.backward import CALIBRATED, LONGEST_TOLD, MOST_BRIEF
 from tui_profiler.probe.torch_compat.internals import is_compiled
 
 Kind: TypeAlias = Literal["data", "clip", "optimizer"]
@@ -55,12 +56,6 @@ MOST_OPTIMIZERS = 64
 """That are kept in mind, weakly."""
 MOST_FRAMES = 16
 """Between the step of an optimizer and that of its base class."""
-CALIBRATED = 200
-"""Steps, of which the fastest tells what keeping its times takes."""
-MOST_BRIEF = 20_000
-"""Times of one kind that wait to be taken."""
-LONGEST_TOLD = 100e-6
-"""Seconds: what took longer was interrupted, or is told by whoever did it."""
 COMPILED = "the program's optimizer step is compiled"
 
 
@@ -367,6 +362,7 @@ def brief_mark_seconds() -> float:
     ends: deque[float] = deque(maxlen=CALIBRATED)
     marks.be_brief(BriefMarks(get_ident(), id(stepped), CALIBRATED, ends.append))
     least = math.inf
+    # Not shared with ``brief_pass_seconds``: one more call would be in what is timed.
     for _ in range(CALIBRATED):
         began = perf_counter()
         marks._before_step(stepped, (), {})

@@ -251,8 +251,7 @@ class StepRecorder:
         """Let the clock decide again which forwards are recorded: no step has ended for long."""
         self.is_driving = self._is_recorded = False
         self.decide_next()
-        MARKS.tell_all()
-        ENGINE.tell_all()
+        _tell_all()
         self._drop_values()
         self._clock.record_step(is_recorded=False)
 
@@ -305,8 +304,7 @@ class StepRecorder:
             brief.stop()  # Asked for meanwhile.
         if not self._is_open:  # Closed meanwhile, by another thread.
             self._brief = None
-            MARKS.tell_all()
-            ENGINE.tell_all()
+            _tell_all()
 
     def _end_read(self, at: float) -> None:
         """Keep the end of a step that only times are kept of, and what its thread used."""
@@ -327,6 +325,12 @@ class StepRecorder:
             self._values, self.next_values = self.next_values, None
         is_asked_for = is_waiting or self._values is not None
         return self._first > 0 or is_asked_for or self._records_next()
+
+
+def _tell_all() -> None:
+    """Have all that happens from now on told; on any thread."""
+    MARKS.tell_all()
+    ENGINE.tell_all()
 
 
 def brief_step_seconds() -> float:
