@@ -154,6 +154,14 @@ def test_what_has_no_label_is_cut() -> None:
     assert wrap_field("x" * 90, 76) == ["x" * 75 + "…"]
 
 
+@pytest.mark.parametrize("label", ["prompt throughput", "generation throughput"])
+@pytest.mark.parametrize("figures", [1, 20])
+def test_a_label_as_long_as_its_column_is_apart_from_its_text(label: str, figures: int) -> None:
+    lines = wrap_field(field(label, ", ".join(["464 tokens"] * figures)), 76)
+    assert lines[0].startswith(f"  {label} 464 tokens")
+    assert max(map(len, lines)) <= 76
+
+
 def test_a_long_field_ends_with_a_sign_that_it_goes_on() -> None:
     lines = wrap_field(field("", "a reason " * 200), 76)
     assert len(lines) == 6

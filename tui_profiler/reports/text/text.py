@@ -108,8 +108,8 @@ def heading(title: str, provenance: str) -> str:
 
 
 def field(label: str, text: str) -> str:
-    """Return a line with a label."""
-    return f"  {label:<{LABEL_CELLS}}{text}"
+    """Return a line with a label; one blank at least is between them."""
+    return f"  {label:<{LABEL_CELLS - 1}} {text}"
 
 
 def wrap_field(line: str, cells: int) -> list[str]:
@@ -118,11 +118,12 @@ def wrap_field(line: str, cells: int) -> list[str]:
     label, text = line[:indent], line[indent:]
     if width(line) <= cells or not line.startswith("  ") or width(label) != indent:
         return [in_cells(line, cells)]
-    parts = _folded(text.strip(), cells - indent)
+    gap = " " * text.startswith(" ")  # After a label that fills its column.
+    parts = _folded(text.strip(), cells - indent - len(gap))
     if len(parts) > _MOST_LINES:
         parts = [*parts[: _MOST_LINES - 1], fit(f"{parts[_MOST_LINES - 1]} …", cells - indent)]
     return [
-        f"{label if place == 0 else ' ' * indent}{part}".rstrip()
+        f"{label + gap if place == 0 else ' ' * indent}{part}".rstrip()
         for place, part in enumerate(parts)
     ]
 
