@@ -41,6 +41,16 @@ def serving_rows(found: ServingFigures) -> tuple[ServingRow, ...]:
     return (
         ServingRow("requests running", found.running, whole),
         ServingRow("requests waiting", found.waiting, whole),
+        *throughput_rows(found),
+        *_times("first token", found.first_token),
+        *_times("between tokens", found.between_tokens),
+        *cache_rows(found),
+    )
+
+
+def throughput_rows(found: ServingFigures) -> tuple[ServingRow, ...]:
+    """Return tokens per second."""
+    return (
         ServingRow("prompt throughput", found.prompt_per_second, tokens_text, FROM_COUNTER),
         ServingRow(
             "generation throughput",
@@ -48,8 +58,12 @@ def serving_rows(found: ServingFigures) -> tuple[ServingRow, ...]:
             tokens_text,
             generated_from(found),
         ),
-        *_times("first token", found.first_token),
-        *_times("between tokens", found.between_tokens),
+    )
+
+
+def cache_rows(found: ServingFigures) -> tuple[ServingRow, ...]:
+    """Return how far the caches are used, and what did not fit."""
+    return (
         ServingRow("KV cache in use", found.cache_usage, share),
         ServingRow("prefix cache hits", found.prefix_hits, share, hits_from(found)),
         ServingRow("preemptions", found.all_preemptions, since_start, lately(found)),

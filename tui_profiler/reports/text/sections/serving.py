@@ -1,9 +1,7 @@
 """The inference server beside the program, as its own metrics describe it."""
 
-from collections.abc import Callable
-
 from tui_profiler.figures.units import UNAVAILABLE, duration, share, thousands
-from tui_profiler.messages import Figure, ServingFigures, ServingTimes, Unknown, known
+from tui_profiler.messages import ServingFigures, ServingTimes, Unknown, known
 from tui_profiler.queries.panel import serving
 from tui_profiler.reports.document import Section
 from tui_profiler.reports.text.sections import figure_text
@@ -56,27 +54,18 @@ def serving_words(session: Session) -> tuple[tuple[str, str], ...]:
 def _facts(found: ServingFigures) -> tuple[tuple[str, str], ...]:
     return (
         ("requests", serving.requests_text(found, UNAVAILABLE)),
-        (
-            "prompt throughput",
-            _of(found.prompt_per_second, serving.tokens_text, serving.FROM_COUNTER),
-        ),
-        (
-            "generation throughput",
-            _of(found.generated_per_second, serving.tokens_text, serving.generated_from(found)),
-        ),
+        *map(_fact, serving.throughput_rows(found)),
         ("first token", _times(found.first_token)),
         ("between tokens", _times(found.between_tokens)),
-        ("KV cache", _of(found.cache_usage, share, "in use")),
-        ("prefix cache", _of(found.prefix_hits, share, f"hits, {serving.hits_from(found)}")),
-        ("preemptions", _of(found.all_preemptions, serving.since_start, serving.lately(found))),
+        *map(_fact, serving.cache_rows(found)),
     )
 
 
-def _of(figure: Figure, written: Callable[[float], str], aside: str) -> str:
-    text = figure_text.figure(figure, written)
-    if isinstance(figure, Unknown) or not aside:
-        return text
-    return f"{text} {aside}" if text[-1] == "%" else f"{text}, {aside}"
+def _fact(row: serving.ServingRow) -> tuple[str, str]:
+    text = figure_text.figure(row.figure, row.written)
+    if row.aside and not isinstance(row.figure, Unknown):
+        text = f"{text}, {row.aside}"
+    return row.label, text
 
 
 def _times(times: ServingTimes) -> str:
