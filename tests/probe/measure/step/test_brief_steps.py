@@ -247,3 +247,25 @@ def test_the_next_step_is_decided_anew_where_that_is_asked_for() -> None:
         watching.take()
         passes.close()
     assert passes.passes == counted + 2
+
+
+def test_all_is_told_again_as_soon_as_ends_of_steps_decide_no_more() -> None:
+    net = Net(Spent())
+    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+
+    def step() -> None:
+        sgd.zero_grad()
+        net(torch.ones(2, WIDTH)).sum().backward()
+        sgd.step()
+
+    with watched(net, governor=seldom()) as watching:
+        settle(watching, step)
+        brief_step(watching, step)
+        recorder = watching.recorder
+        recorder.marks.clear()
+        recorder.passes.clear()
+        recorder.stop_driving()
+        net(torch.ones(2, WIDTH)).sum().backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        told = {mark.kind for mark in recorder.marks}
+    assert (told, len(recorder.passes)) == ({"clip"}, 1)
