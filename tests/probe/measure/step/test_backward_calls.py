@@ -1,10 +1,25 @@
 from __future__ import annotations
 
-import numpy as np
+from collections import deque
 
-from tui_profiler.probe.measure.clock.graph_marks import INNER_BEGAN, INNER_ENDED
-from tui_profiler.probe.measure.step.backward_calls import APART, by_node, stretches, waits_in
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tui_profiler.probe.measure.clock.device_clock import DeviceEvent, DeviceMark
+from tui_profiler.probe.measure.clock.graph_marks import INNER_BEGAN, INNER_ENDED, Recomputed
+from tui_profiler.probe.measure.clock.tree_index import TreeIndex
+from tui_profiler.probe.measure.step.backward_calls import (
+    APART,
+    by_node,
+    calls_again,
+    stretches,
+    waits_in,
+)
 from tui_profiler.probe.measure.step.recorder import Pass
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.trace.trace import trace
 
 
 def test_a_call_lasts_from_its_first_mark_to_the_first_below_it() -> None:
@@ -61,3 +76,35 @@ def test_a_wait_for_a_collective_is_in_no_backward_and_ends_with_what_it_was_in(
     assert waits.tolist() == [[4.0, 8.0], [4.5, 9.0]]
     found = by_node([0, 1, APART], np.array([1.0, 6.0, 8.0]), np.array([9.0, 8.5, 9.0]))
     assert found == {0: (7.5, 5.5), 1: (2.0, 2.0)}
+
+
+class Event:
+    """One that the device has come to."""
+
+    def record(self) -> None:
+        """Do nothing."""
+
+    def query(self) -> bool:
+        """Return true."""
+        return True
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_graphs_of_compiled_autograd_are_left_out_with_their_numbers_and_marks(
+    is_compiled: bool,
+) -> None:
+    linear, captured = nn.Linear(2, 2), torch.fx.symbolic_trace(nn.Linear(2, 2))
+    model = nn.Sequential(linear, torch.fx.symbolic_trace(nn.Linear(2, 2)))
+    nodes = trace(model, (Inputs((torch.ones(1, 2),), {}, (), None),)).nodes
+    index = TreeIndex(nodes, model)
+    free: deque[DeviceEvent] = deque()
+    marks = [(DeviceMark(Event(), free), DeviceMark(Event(), free)) for _ in range(3)]
+    events: list[object] = [linear, 1.0, 2.0, model[1], 2.0, 3.0, captured, 0.5, 4.0]
+    again = Recomputed(1, events, [5, 6, 7, 8, 3, 9], marks)
+    [(found, kept)] = calls_again(Pass(1, 0.0, 9.0, (again,), is_compiled=is_compiled), index)
+    calls = 2 if is_compiled else 3
+    assert kept.events == events[: 3 * calls]
+    assert kept.numbers == again.numbers[: 2 * calls]
+    assert kept.marks == marks[:calls]
+    assert found.began.tolist() == [1.0, 2.0, 0.5][:calls]
+    assert -1 not in found.nodes[:2]
