@@ -7,20 +7,25 @@
 3. oneDNN computes in formats of its own choice; which one depends on the processor. The rules here
    were read off its allocations with torch 2.15 on AVX-512, with and without AMX, hold on AVX2 (as
    the same processor runs when told to), and are estimates elsewhere:
-   ``benchmarks/costs/memory.py`` sets them against real runs. The rest follows torch's source.
+   ``benchmarks/costs/memory.py`` sets them against real runs. For recurrent layers they follow its
+   source, of releases 3.7 and 3.12. The rest follows torch's source.
 
 Letters: B batch, L target length, S source length, E width, H heads, F hidden width.
 """
 
+from collections.abc import Sequence
 from math import ceil, prod
+from typing import NamedTuple
 
 import torch
 
 from tui_profiler.probe.cost.call import Call, FormulaTable
 from tui_profiler.probe.torch_compat.internals import (
     convolution_backend,
+    cpu_has_bf16,
     onednn_has_amx,
     onednn_has_avx512,
+    onednn_release,
     shape_of,
 )
 
@@ -185,63 +190,181 @@ def _encoder_layer(call: Call) -> int:
 
 @WORKSPACE.register("aten::mkldnn_rnn_layer")
 def _recurrent_layer(call: Call) -> int:
-    """The sum of both biases, both weights in oneDNN's format; in training the gates of all steps.
+    """The sum of both biases, both weights in oneDNN's format, its scratch space.
 
-    input: (L, B, E); weights (4 H, E) and (4 H, H).
+    input: (L, B, E); weights (4 H, E) and (4 H, H). In float32 training the rows are padded,
+    otherwise the outputs of each gate are in whole blocks of two registers. In inference the states
+    of all steps, which training keeps for the backward, are scratch. The gates of all steps are
+    there at once where their product with the input is one product.
     """
-    hidden = call.number("hidden_size")
-    weights = (call.shape("input")[-1] + hidden) * _leading(4 * hidden)
-    scratch = _gates_of_steps(call) if call.flag("train") else 0
-    return (4 * hidden + weights + scratch) * _itemsize(call)
+    (length, batch, width), hidden = call.shape("input"), call.number("hidden_size")
+    size, is_training = _itemsize(call), call.flag("train")
+    if is_training and not _is_in_blocks(call):
+        row, is_merged = _leading(4 * hidden, size), batch < _MERGED_BATCH
+    else:
+        row, is_merged = 4 * _whole(hidden, 2 * _block()), batch == 1
+        width = _whole(width, _FLOAT // size)
+    buffers = _buffers(call, length if is_merged else 1, gate_size=_FLOAT)
+    scratch = recurrent_scratch(buffers[: 3 if is_training else 2], onednn_release())
+    states = 0 if is_training else sum(_states(call, onednn_release()))
+    return (4 * hidden + (width + hidden) * row) * size + states + scratch
 
 
 @WORKSPACE.register("aten::mkldnn_rnn_layer_backward")
 def _recurrent_layer_backward(call: Call) -> int:
-    """Weights and their gradients in oneDNN's formats, biases, two states, gates of all steps.
+    """Weights and their gradients in oneDNN's formats, biases, its scratch space.
 
-    A weight whose rows need no padding is read as it is.
+    A weight whose rows need no padding is read as it is, where it is not in blocks.
+    """
+    (length, _, width), hidden = call.shape("input"), call.number("hidden_size")
+    size, is_in_blocks = _itemsize(call), _is_in_blocks(call)
+    gradients = ((width + hidden) * _leading(4 * hidden) + 4 * hidden) * _FLOAT
+    incoming = _incoming(call, size)
+    if is_in_blocks:
+        read = sum(4 * hidden * _whole(row, 2 * _block()) for row in (width, hidden))
+        extra = _of_blocks(call)
+    else:
+        rows = {row: _leading(row, size) for row in (width, hidden)}
+        read = sum(4 * hidden * rows[row] for row in (width, hidden) if rows[row] != row)
+        extra = 0
+    buffers = _buffers(call, 1 if is_in_blocks else length, gate_size=size)
+    scratch = recurrent_scratch(buffers, onednn_release())
+    return (read + 4 * hidden) * size + incoming + gradients + scratch + extra
+
+
+_LINE, _ALIASED, _PAGE = 64, 256, 4096
+_POINTERS = 4_952
+"""Bytes of oneDNN's scratch space beside its buffers: a page to align them, tables."""
+_MERGED_BATCH = 128
+"""From so many sequences on, a forward multiplies the input of each step with the weight alone.
+Source: oneDNN's ``src/cpu/rnn/rnn_utils.hpp``, ``merge_gemm_layer``."""
+_ALLOCATES_ONCE = (3, 9)
+"""The first release of oneDNN that has each buffer once. Before it, the states were there three
+times, and each buffer of the scratch space a second time, with as many elements as it has bytes.
+Source: its commit d3fb569917, in ``set_offsets`` of ``src/cpu/rnn/rnn_utils.cpp`` and
+``init_scratchpad`` of ``ref_rnn.cpp``. torch 2.10 has oneDNN 3.7.1, torch 2.11 3.10.2."""
+_AGAIN_ALIGNED = 128
+
+
+class _Buffer(NamedTuple):
+    """A part of oneDNN's scratch space."""
+
+    elements: int
+    size: int
+    """Bytes of an element."""
+
+
+def _is_in_blocks(call: Call) -> bool:
+    """Tell whether a layer in training multiplies blocks: in 16 bits, with instructions for them.
+
+    Source: oneDNN's ``src/cpu/x64/rnn/rnn_brgemm_utils.cpp``.
+    """
+    return _itemsize(call) < _FLOAT and cpu_has_bf16()
+
+
+def _of_blocks(call: Call) -> int:
+    """input: (L, B, E); bytes of what a backward in blocks transposes: input, state, gates, tiles.
+
+    Read off allocations with torch 2.14 at twelve shapes, with and without AMX, within 10 KiB.
     """
     (_, batch, width), hidden = call.shape("input"), call.number("hidden_size")
-    read = sum(4 * hidden * _leading(row) for row in (width, hidden) if _leading(row) != row)
-    gradients = (width + hidden) * _leading(4 * hidden)
-    rest = 2 * 4 * hidden + 2 * batch * hidden + _gates_of_steps(call)
-    return (read + gradients + rest) * _itemsize(call) + _SCRATCH
+    columns = 2 * _block() if hidden % _block() else 4 * _block()
+    tiles = torch.get_num_threads() * max(width, hidden) * columns * _FLOAT
+    transposed = (width + hidden) * batch * _itemsize(call) + 2 * _block() * batch * _FLOAT
+    return transposed + (tiles if onednn_has_amx() else 0)
 
 
-_LINE, _ALIASED = 16, 256
-_SCRATCH = 1 << 14
-"""Bytes of small buffers, each of whole pages; 12 to 23 KiB with torch 2.14."""
-_WIDE_STATES, _STATES, _STATES_OF_STEPS = 6, 4, 1
-"""Tensors that oneDNN keeps of a step for the backward: as wide as input or state, as wide as the
-state, both with one step more; cells. Read off its allocations with torch 2.14; source of the
-terms: oneDNN's ``src/cpu/rnn/rnn_utils.cpp``, ``set_workspace_sizes``."""
+def _incoming(call: Call, size: int) -> int:
+    """input: (L, B, E); bytes of incoming gradients that are copied, or zeros where there is none.
+
+    Those of 16 bits are converted to float32.
+    """
+    (length, batch, _), hidden = call.shape("input"), call.number("hidden_size")
+    state = batch * hidden
+    needed = {"grad_output": length * state, "grad_hy": state, "grad_cy": state}
+    absent = sum(elements for name, elements in needed.items() if not call.has(name))
+    copied = _copied(call.tensor("grad_output")) if call.has("grad_output") else 0
+    converted = sum(needed.values()) * _FLOAT if size < _FLOAT else 0
+    return (absent + copied) * size + converted
 
 
-def _leading(row: int) -> int:
+def _whole(elements: int, block: int) -> int:
+    return ceil(elements / block) * block
+
+
+def _leading(row: int, size: int = _FLOAT) -> int:
     """Return the elements from one row to the next: whole lines, rows in different lines.
 
     Source: oneDNN's ``src/cpu/rnn/rnn_utils.cpp``, ``get_good_ld``.
     """
-    lines = (row + _LINE - 1) // _LINE * _LINE
-    return lines + _LINE if lines % _ALIASED == 0 else lines
+    lines = _whole(row, _LINE // size)
+    return lines + _LINE // size if lines % _ALIASED == 0 else lines
 
 
-def _gates_of_steps(call: Call) -> int:
-    """input: (L, B, E); elements of four gates of each step and sample."""
-    return prod(call.shape("input")[:-1]) * _leading(4 * call.number("hidden_size"))
+def _in_pages(elements: int, size: int = _FLOAT) -> int:
+    """Return the bytes of a buffer; each begins at a page."""
+    return _whole(elements * size, _PAGE)
 
 
-def kept_bytes(call: Call) -> dict[int, int]:
-    """Return bytes of outputs that are larger than a fake run knows, by their position.
+def _buffers(call: Call, steps: int, *, gate_size: int) -> list[_Buffer]:
+    """input: (L, B, E); the gates of some steps, a state and its gradient.
 
-    What oneDNN keeps of a recurrent layer for its backward is a tensor of bytes, empty on meta.
+    Source: oneDNN's ``src/cpu/rnn/rnn_utils.hpp``, ``set_workspace_sizes``, also of what is kept.
     """
+    batch, hidden, size = call.shape("input")[1], call.number("hidden_size"), _itemsize(call)
+    return [
+        _Buffer(steps * batch * _leading(4 * hidden, gate_size), gate_size),
+        _Buffer(batch * _leading(hidden, size), size),
+        _Buffer(batch * _leading(hidden), _FLOAT),
+    ]
+
+
+def recurrent_scratch(buffers: Sequence[tuple[int, int]], release: tuple[int, int]) -> int:
+    """Return the bytes of the scratch space of a recurrent layer.
+
+    Args:
+        buffers: the elements of each and the bytes of one.
+        release: of oneDNN.
+    """
+    space = sum(_in_pages(elements, size) for elements, size in buffers) + _POINTERS
+    if release >= _ALLOCATES_ONCE:
+        return space
+    return space + sum(elements * size * size + _AGAIN_ALIGNED for elements, size in buffers)
+
+
+def _states(call: Call, release: tuple[int, int]) -> tuple[int, int]:
+    """input: (L, B, E); bytes of the states before and after each step, and of the cells."""
+    (length, batch, width), hidden = call.shape("input"), call.number("hidden_size")
+    rows, size = 2 * (length + 1) * batch, _itemsize(call)
+    states = _in_pages(rows * _leading(max(width, hidden), size), size)
+    times = 1 if release >= _ALLOCATES_ONCE else 3
+    return times * states, _in_pages(rows * hidden, size)
+
+
+def kept_bytes(call: Call, release: tuple[int, int] | None = None) -> dict[int, int]:
+    """Return bytes of outputs that have another size than in a fake run, by their position.
+
+    What oneDNN keeps of a recurrent layer for its backward is a tensor of bytes, empty on meta:
+    gates and outputs of all steps, states and cells, and room for the gradients of the last two.
+    Its backward returns float32. In a fake run of torch 2.10 it returns what it was given, and the
+    gradient of a bias is as large as what stands in for the bias, a weight where there is none.
+
+    Args:
+        call: of any operator.
+        release: of oneDNN; None: the one that torch has.
+    """
+    if call.signature.name == "aten::mkldnn_rnn_layer_backward":
+        outputs = {position: _FLOAT * one.numel() for position, one in enumerate(call.outputs)}
+        return outputs | dict.fromkeys((3, 4), _FLOAT * 4 * call.number("hidden_size"))
     if call.signature.name != "aten::mkldnn_rnn_layer" or not call.flag("train"):
         return {}
     (length, batch, width), hidden = call.shape("input"), call.number("hidden_size")
-    of_step = _WIDE_STATES * _leading(max(width, hidden)) + _STATES * _leading(hidden)
-    states = of_step * (length + 1) + _STATES_OF_STEPS * hidden * length
-    return {3: (_gates_of_steps(call) + batch * states) * _itemsize(call)}
+    size, rows, steps = _itemsize(call), 2 * (length + 1) * batch, length * batch
+    gates = _in_pages(steps * _leading(4 * hidden, size), size)
+    states = _in_pages(steps * _leading(hidden, size), size)
+    states += sum(_states(call, release or onednn_release()))
+    gradients = 2 * _in_pages(rows * _leading(max(width, hidden))) + _in_pages(rows * hidden)
+    return {3: gates + states + gradients}
 
 
 @WORKSPACE.register("aten::convolution_backward")

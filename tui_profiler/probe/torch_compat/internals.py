@@ -41,14 +41,16 @@ comes to them | modules have no backward of their own |
 | ``torch._C._cuda_attach_out_of_memory_observer`` | what a program does when a GPU's memory runs \
 out, before the error is raised | it is told where nothing catches the error |
 | ``Variable._execution_engine`` | what a mark on the graph costs | no step is recorded |
-| ``torch.cpu._is_avx512_supported``, ``._is_amx_tile_supported``, \
+| ``torch.cpu._is_avx512_supported``, ``._is_avx512_bf16_supported``, ``._is_amx_tile_supported``, \
 ``torch.ops.mkldnn._is_mkldnn_bf16_supported``, ``._is_mkldnn_fp16_supported`` | which kernels \
 oneDNN chooses on this processor | its workspace is predicted as on one with AVX2 |
 """
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import cache
 from types import CodeType
 from typing import Any, TypeAlias, TypeVar
 
@@ -333,6 +335,19 @@ def onednn_has_amx() -> bool:
     return _is_true(torch.cpu, "_is_amx_tile_supported") and _is_true(
         torch.ops.mkldnn, "_is_mkldnn_fp16_supported"
     )
+
+
+def cpu_has_bf16() -> bool:
+    """Tell whether the processor multiplies bfloat16 in AVX-512."""
+    return _is_true(torch.cpu, "_is_avx512_bf16_supported")
+
+
+@cache
+def onednn_release() -> tuple[int, int]:
+    """Return the release of oneDNN that torch was built with, (3, 12); the newest where untold."""
+    # torch has it only in the text of its build's settings, under oneDNN's former name.
+    found = re.search(r"MKL-DNN v(\d+)\.(\d+)", torch.__config__.show())
+    return (sys.maxsize, 0) if found is None else (int(found[1]), int(found[2]))
 
 
 def _is_true(of: object, name: str) -> bool:

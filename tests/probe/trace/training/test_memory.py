@@ -10,10 +10,16 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.training.memory import LIMIT, compared
+from benchmarks.training.memory import LIMIT, Row, compared, real_peak
 from tests.probe.trace.training.recorded import cost_at, recorded
 from tests.probe.trace.training.test_costs import Block, layer
-from tui_profiler.messages import TENSOR_USES, TrainingMemory, TrainSpec
+from tui_profiler.messages import TENSOR_USES, TrainingMemory, TrainSpec, known
+from tui_profiler.probe.cost.call import Call, signature_of
+from tui_profiler.probe.cost.workspace import kept_bytes, recurrent_scratch
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.trace.measured_peak import measured_peak
+from tui_profiler.probe.trace.trace import trace
+from tui_profiler.probe.trace.training.record_step import trace_step
 from tui_profiler.session.training import MemoryColumns, memory_columns_agree
 
 X = torch.ones(16, 8)
@@ -119,6 +125,76 @@ def test_a_real_step_takes_what_was_predicted(name: str, optimizer: str) -> None
 def test_gradients_that_are_added_up_take_what_was_predicted(name: str) -> None:
     """A weight that is used at each step, and is transposed there, is added up out of place."""
     assert abs(compared(name, TrainSpec("sgd")).error) < LIMIT
+
+
+def recurrent_layer(
+    length: int, batch: int, width: int, hidden: int, dtype: torch.dtype = torch.float32
+) -> Call:
+    """A layer of an LSTM in training, as torch calls oneDNN for it; on meta."""
+    x = torch.empty(length, batch, width, dtype=dtype, device="meta")
+    weights = (x.new_empty(4 * hidden, row) for row in (width, hidden, 1, 1))
+    states = (x.new_empty(batch, hidden) for _ in range(2))
+    flags = (False, [], 2, hidden, 1, True, False, False, True)
+    operator = torch.ops.aten.mkldnn_rnn_layer.default
+    outputs = (x.new_empty(length, batch, hidden),)
+    return Call(signature_of(operator), (x, *weights, *states, *flags), {}, outputs)
+
+
+TORCH_2_10, TORCH_2_14 = (3, 7), (3, 12)
+"""Their releases of oneDNN."""
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "before", "now"),
+    [
+        ((20, 4, 256, 128), torch.float32, 1306624, 937984),
+        ((5, 4, 64, 512), torch.float32, 921600, 716800),
+        ((7, 3, 100, 50), torch.float32, 176128, 126976),
+        ((20, 4, 256, 128), torch.bfloat16, 905216, 708608),
+    ],
+)
+def test_what_a_recurrent_layer_keeps_is_what_torchs_events_had(
+    shape: tuple[int, int, int, int], dtype: torch.dtype, before: int, now: int
+) -> None:
+    """Figures are of ``torch.profiler``'s events with torch 2.10 and 2.14."""
+    call = recurrent_layer(*shape, dtype)
+
+    assert kept_bytes(call, TORCH_2_10) == {3: before}
+    assert kept_bytes(call, TORCH_2_14) == {3: now}
+
+
+def test_older_releases_have_scratch_space_of_a_recurrent_layer_twice() -> None:
+    """Gates of twenty steps of four, a state and its gradient; measured as above."""
+    buffers = [(20 * 4 * 528, 4), (4 * 128, 4), (4 * 128, 4)]
+
+    assert recurrent_scratch(buffers, TORCH_2_10) == pytest.approx(877496, abs=512)
+    assert recurrent_scratch(buffers, TORCH_2_14) == pytest.approx(184888, abs=512)
+
+
+@pytest.mark.parametrize("wanted", [IN_16_BITS, TrainSpec("sgd")])
+def test_an_lstm_takes_what_was_predicted_to_a_hundredth(wanted: TrainSpec) -> None:
+    """With two layers, and with incoming gradients that are not contiguous."""
+    assert abs(compared("lstm", wanted).error) < 0.01
+    assert abs(compared("wide_lstm", wanted).error) < 0.01
+
+
+def test_an_lstm_without_biases_takes_what_was_predicted() -> None:
+    """torch 2.10 takes its bias for as large as a weight in a fake run."""
+    lstm, inputs = nn.LSTM(300, 64, bias=False), Inputs((torch.randn(64, 2, 300),))
+    spec = TrainSpec("sgd")
+    predicted = trace_step(lstm, [inputs], spec, spec.optimizer).memory
+    row = Row("", spec, predicted, real_peak(lstm, inputs, spec))
+
+    assert abs(row.error) < 0.01
+
+
+@pytest.mark.parametrize("shape", [(20, 4, 256), (7, 3, 100), (5, 1, 64)])
+def test_a_forward_of_an_lstm_takes_what_was_predicted(shape: tuple[int, int, int]) -> None:
+    model, inputs = nn.LSTM(shape[-1], 50).eval(), Inputs((torch.randn(shape),))
+    predicted = trace(model, (inputs,)).done.peak_memory
+    foretold = int(known(predicted.activations) or 0) + int(known(predicted.workspace) or 0)
+
+    assert foretold == pytest.approx(measured_peak(model, inputs).peak_bytes, rel=0.01)
 
 
 @pytest.mark.parametrize(
