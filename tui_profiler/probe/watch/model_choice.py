@@ -23,6 +23,7 @@ from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
 from tui_profiler.messages.live import RunModel
+from tui_profiler.probe.process.interpreter_lock import readable_frames
 from tui_profiler.probe.process.wire_names import writable
 from tui_profiler.probe.torch_compat.entry_method import locals_of
 from tui_profiler.probe.torch_compat.internals import children_of
@@ -265,7 +266,7 @@ class ModelChoice:
 
     def _is_inside(self, root: nn.Module) -> bool:
         """Tell whether a thread is in a call of another model that called ``root``."""
-        frames = sys._current_frames()
+        frames = readable_frames()
         found = False
         # One by one: held by a name of ours, our own frame would hold itself, and what is below it.
         while frames:

@@ -393,7 +393,7 @@ class Server:
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(END_SECONDS)
-        for served in tuple(self._watched.values()):
+        for served in list(self._watched.values()):
             if served.calling is not None:
                 served.calling.close()
 

@@ -7,6 +7,7 @@ import struct
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from time import perf_counter
 
 import pytest
@@ -14,7 +15,9 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tui_profiler.probe.measure.clock.call_recorder import Watching
 from tui_profiler.probe.measure.clock.clock import Forward, ModuleClock
+from tui_profiler.probe.torch_compat import module_call
 from tui_profiler.probe.torch_compat.forward_kind import kind_of
 
 
@@ -389,6 +392,60 @@ def test_threads_that_run_the_same_root_do_not_mix() -> None:
     clock.uninstall()
     assert len(forwards) == 400
     assert all(modules(forward) == expected for forward in forwards)
+
+
+class StartsThread(nn.Module):
+    """Calls its part on a new thread that begins with a copy of this one's context."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part, self.aside = Leaf(), Leaf()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        thread = threading.Thread(target=copy_context().run, args=(self.aside, x))
+        thread.start()
+        thread.join()
+        return self.part(x)
+
+
+def test_where_new_threads_inherit_the_context_their_calls_are_not_the_forwards() -> None:
+    model = StartsThread()
+    watching = Watching(module_call.present_call(), 1000, is_context_inherited=True)
+    watching.watch(model)
+    module_call.put_call(watching.call)
+    try:
+        model(X)
+    finally:
+        module_call.take_off(watching.call, watching.replaced)
+    (forward,) = watching.take()
+    assert modules(forward) == [model.part, model]
+
+
+def test_other_models_are_met_on_threads_while_a_forward_ends() -> None:
+    model = Leaf()
+    clock = ModuleClock(model, strangers=lambda module: module is not model)
+    clock.install()
+    together, raised = threading.Barrier(4), list[BaseException]()
+
+    def run(called: Callable[[], nn.Module]) -> None:
+        together.wait()
+        try:
+            for _ in range(2_000):
+                called()(X)
+        except BaseException as error:
+            raised.append(error)
+
+    # New models all the time: each is an entry of its own in the times since the last forward.
+    made: list[Callable[[], nn.Module]] = [lambda: model, lambda: model, Leaf, Leaf]
+    threads = [threading.Thread(target=run, args=(one,)) for one in made]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    taken = clock.take()
+    clock.uninstall()
+    assert raised == []
+    assert len(taken) == 4_000
 
 
 def test_a_forward_under_way_when_it_is_taken_off_leaves_nothing() -> None:

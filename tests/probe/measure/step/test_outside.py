@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from threading import get_ident
 from time import perf_counter
 from typing import TypeAlias
 
@@ -29,8 +31,9 @@ from tui_profiler.messages.training import BackwardLine, TrainingStep
 from tui_profiler.probe.measure.clock.call_recorder import ModelKey
 from tui_profiler.probe.measure.step.outside import MOST_KEPT, OtherModels
 from tui_profiler.probe.measure.step.recorder import FIRST_STEPS
-from tui_profiler.probe.measure.step.source_lines import Line, Sample
+from tui_profiler.probe.measure.step.source_lines import Line, LineSampler, Sample
 from tui_profiler.probe.measure.step.steps import LAST_STEPS, LEAST_WITHOUT_OTHERS
+from tui_profiler.probe.process.interpreter_lock import NO_FRAMES
 
 MS = 1e-3
 
@@ -273,6 +276,25 @@ def test_forwards_of_other_models_are_not_the_other_of_steps_that_are_not_record
     assert told.recorded < told.steps - 30
     assert [one.name for one in told.other_models] == ["Slow"]
     assert "Slow.forward" not in {one.function for one in told.lines}
+
+
+def test_where_stacks_cannot_be_read_no_line_is_told_and_the_reason_is() -> None:
+    net = Net(Spent())
+    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+    watching = Watched(net, torch.ones(2, WIDTH), records=lambda: True)
+    sampler = watching.steps._sampler = LineSampler(0.01, are_locked=lambda: False)
+    told: TrainingStep | None = None
+    try:
+        for _ in range(2 * FIRST_STEPS):
+            net(torch.ones(2, WIDTH)).mean().backward()
+            sgd.step()
+            told = watching.take() or told
+        assert sampler._watched == get_ident()
+        assert "tui-profiler lines" not in {one.name for one in threading.enumerate()}
+    finally:
+        watching.close()
+    assert told is not None
+    assert (told.lines, told.samples, told.why_no_lines) == ((), 0, NO_FRAMES)
 
 
 def test_samples_are_told_by_line_again_where_other_models_are_called_no_more() -> None:

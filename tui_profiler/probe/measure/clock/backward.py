@@ -29,6 +29,7 @@ from typing import Any, Protocol, TypeAlias
 import torch
 from torch.compiler import is_dynamo_compiling
 
+from tui_profiler.probe.process.interpreter_lock import RareLock
 from tui_profiler.probe.torch_compat.modules import each_parameter
 from tui_profiler.probe.torch_compat.threads import is_in_backward, without_torch_function
 
@@ -48,6 +49,10 @@ MOST_BRIEF = 20_000
 """Times of one kind, that nobody was told of, that wait to be taken."""
 LONGEST_TOLD = 100e-6
 """Seconds: what took longer was interrupted, or is told by whoever did it."""
+
+
+_CHANGING = RareLock()
+"""Held while who listens is changed: a clock is put on by the program's threads as well."""
 
 
 class Listener(Protocol):
@@ -100,10 +105,11 @@ class Engine:
             listener: whom to tell.
             needs_all: whether it is to be told of every pass, also in steps that are not recorded.
         """
-        why = self._install() if self._replaced is None else ""
-        self._listeners = (*self._listeners, listener)
-        if needs_all:
-            self._need_all = (*self._need_all, listener)
+        with _CHANGING:
+            why = self._install() if self._replaced is None else ""
+            self._listeners = (*self._listeners, listener)
+            if needs_all:
+                self._need_all = (*self._need_all, listener)
         self._brief_thread = 0  # Whoever left may have been on the way to ask for it.
         return why
 
@@ -118,21 +124,24 @@ class Engine:
 
     def listen_to_roots(self, listener: RootsListener) -> None:
         """Tell of roots as well, as long as someone listens."""
-        self._of_roots = (*self._of_roots, listener)
+        with _CHANGING:
+            self._of_roots = (*self._of_roots, listener)
 
     def leave_roots(self, listener: RootsListener) -> None:
         """Tell no more of roots."""
-        self._of_roots = tuple(one for one in self._of_roots if one is not listener)
+        with _CHANGING:
+            self._of_roots = tuple(one for one in self._of_roots if one is not listener)
 
     def leave(self, listener: Listener) -> None:
         """Tell no more; the last one to leave has the attribute put back."""
-        self._listeners = tuple(one for one in self._listeners if one is not listener)
-        self._need_all = tuple(one for one in self._need_all if one is not listener)
-        if not self._listeners and self._replaced is not None:
-            self.brief.clear()
-            (before, ours), self._replaced = self._replaced, None
-            if vars(torch.autograd).get(NAME) is ours:
-                setattr(torch.autograd, NAME, before)
+        with _CHANGING:
+            self._listeners = tuple(one for one in self._listeners if one is not listener)
+            self._need_all = tuple(one for one in self._need_all if one is not listener)
+            if not self._listeners and self._replaced is not None:
+                self.brief.clear()
+                (before, ours), self._replaced = self._replaced, None
+                if vars(torch.autograd).get(NAME) is ours:
+                    setattr(torch.autograd, NAME, before)
 
     def _install(self) -> str:
         before = vars(torch.autograd).get(NAME)

@@ -1,8 +1,9 @@
 """One replacement of ``nn.Module.__call__``, and what it records.
 
 1. A thread writes to a list of its own, without a lock: a context variable finds it faster than
-   ``threading.local``. The list exists only while the root runs on that thread, so calls of other
-   models leave nothing behind.
+   ``threading.local``, which takes its place where new threads inherit context variables
+   (``process/interpreter_lock.py``). The list exists only while the root runs on that thread, so
+   calls of other models leave nothing behind.
 2. While no forward is recorded, on any thread, the gate is shut: a call costs nothing.
 3. In one forward now and then each call reads what its thread uses (``call_readings.py``). Not
    where Dynamo holds a replacement: it would compile again for another code.
@@ -17,7 +18,6 @@ import weakref
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from functools import partial
 from math import inf
 from operator import is_
@@ -48,6 +48,7 @@ from tui_profiler.probe.measure.clock.thread_usage import (
 )
 from tui_profiler.probe.measure.clock.timed_call import Call, timed_call
 from tui_profiler.probe.measure.clock.token_reader import TokenReader
+from tui_profiler.probe.process.interpreter_lock import Variable, own_variable, threads_inherit
 from tui_profiler.probe.process.wire_names import writable
 from tui_profiler.probe.torch_compat.forward_kind import Kind, kind_of
 from tui_profiler.probe.torch_compat.forward_tokens import ForwardTokens
@@ -77,6 +78,8 @@ class Watching:
         traced: Kind | None = None,
         strangers: Callable[[nn.Module], bool] | None = None,
         tokens: TokenReader | None = None,
+        *,
+        is_context_inherited: bool = threads_inherit(),
     ) -> None:
         self.is_wanted = False
         """Whether forwards that begin now are recorded."""
@@ -97,7 +100,9 @@ class Watching:
         """Sets marks on a GPU's stream around each recorded call."""
         self.longest = pending_events * _FIELDS
         """Items that the events of one forward may take."""
-        self.events: ContextVar[list[object] | None] = ContextVar("events", default=None)
+        self.events: Variable[list[object] | None] = own_variable(
+            "events", None, is_inherited=is_context_inherited
+        )
         self.around_next: deque[Around] = deque(maxlen=1)
         """What the next forward as traced runs in, whichever thread it is on: taken off when it
         begins."""
@@ -288,13 +293,14 @@ class Watching:
         between, self._between = self._between, {}
         if follows:
             between[id(root)] = seconds
-            for key, spent in between.items():
+            # A list: another thread may be about to add to it.
+            for key, spent in list(between.items()):
                 self.model_seconds[key] = self.model_seconds.get(key, 0.0) + spent
 
     def take(self) -> list[Forward]:
         """Return what finished since the last time."""
-        # Each step is atomic under the interpreter's lock: a lock of our own could be held by
-        # another thread when the process forks.
+        # Each step is atomic, with the interpreter's lock and without: a lock of our own could be
+        # held by another thread when the process forks.
         taken = [self._finished.popleft() for _ in range(len(self._finished))]
         self._pending = 0
         self._modules_before = []  # Or the model would be kept alive until its next forward.

@@ -43,6 +43,7 @@ from tui_profiler.probe.measure.clock.device_clock import (
     DeviceSpan,
     Marks,
 )
+from tui_profiler.probe.process.interpreter_lock import copied
 from tui_profiler.probe.torch_compat.internals import (
     current_node,
     is_autograd_compiled,
@@ -145,7 +146,7 @@ class Place:
 
     def take_off(self) -> None:
         """Take off all marks that a pass may come to."""
-        for hooks in (self._mark, *self._others):
+        for hooks in (self._mark, *copied(self._others)):
             hooks.clear()
 
     def forget_marks(self) -> None:

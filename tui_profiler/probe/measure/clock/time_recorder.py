@@ -28,6 +28,7 @@ from tui_profiler.probe.measure.clock.overhead import (
     call_seconds,
     total_overhead,
 )
+from tui_profiler.probe.process.interpreter_lock import copied
 from tui_profiler.probe.torch_compat.compilations import Compiled
 
 
@@ -200,6 +201,6 @@ class Modes:
             reached,
         )
         if passes is not None and passes.seconds:
-            seconds = _ENQUEUED if self._is_on_gpu else median(tuple(passes.seconds))
+            seconds = _ENQUEUED if self._is_on_gpu else median(copied(passes.seconds))
             found = replace(found, pass_seconds=seconds)
         return (found,)

@@ -7,7 +7,6 @@
 
 import builtins
 from collections.abc import Callable
-from contextvars import ContextVar
 from time import perf_counter
 from types import CodeType, FunctionType
 from typing import NamedTuple, Protocol, TypeAlias
@@ -18,6 +17,7 @@ from torch.compiler import is_dynamo_compiling
 from tui_profiler.probe.measure.clock.call_readings import CallReader
 from tui_profiler.probe.measure.clock.device_clock import DeviceClock
 from tui_profiler.probe.measure.clock.graph_marks import GraphMarks, MarkedEvents
+from tui_profiler.probe.process.interpreter_lock import Variable
 from tui_profiler.probe.torch_compat import internals
 
 Call: TypeAlias = Callable[..., object]
@@ -32,7 +32,7 @@ class Recorder(Protocol):
     device: DeviceClock | None
     longest: int
     """Items that the events of one forward may take."""
-    events: ContextVar[list[object] | None]
+    events: Variable[list[object] | None]
     """Of the forward that runs on this thread: module, start and end of each call in turn."""
     watched: Callable[[], nn.Module | None]
     """Returns the root while it is wanted."""

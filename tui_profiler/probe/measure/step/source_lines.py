@@ -1,18 +1,21 @@
 """Which lines of the program the thread that trains is in, by samples of its stack.
 
 A thread of ours reads the frames of one other thread, at most fifty times per second and no more
-often than a part of the budget allows. Nothing is traced or stopped, and no frame is kept.
+often than a part of the budget allows. Nothing is traced or stopped, and no frame is kept. Without
+the interpreter's lock they cannot be read, and nothing is sampled.
 """
 
 import linecache
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable
 from time import perf_counter, thread_time
 from types import CodeType, FrameType
 from typing import NamedTuple
 
 from tui_profiler.messages.training import LONGEST_LINE
+from tui_profiler.probe.process.interpreter_lock import NO_FRAMES, is_locked
 from tui_profiler.probe.process.source_line import is_users, library_of
 
 LEAST_PAUSE_SECONDS = 0.02
@@ -44,10 +47,14 @@ class LineSampler:
 
     Args:
         budget: what watching may cost, as a share.
+        are_locked: tells whether frames of other threads can be read.
     """
 
-    def __init__(self, budget: float) -> None:
+    def __init__(self, budget: float, are_locked: Callable[[], bool] = is_locked) -> None:
         self._budget = budget
+        self._are_locked = are_locked
+        self.why_not = ""
+        """Why nothing is sampled; empty where it is."""
         self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
         self._stopped = threading.Event()
         self._forward: CodeType | None = None
@@ -64,7 +71,8 @@ class LineSampler:
             forward: of the model: what runs inside of it is not a sample.
         """
         self._watched, self._forward = thread, forward
-        if self._thread is None:
+        self.why_not = "" if self._are_locked() else NO_FRAMES
+        if self._thread is None and not self.why_not:
             self._stopped = threading.Event()
             self._thread = threading.Thread(
                 target=self._run, args=(self._stopped,), name="tui-profiler lines", daemon=True

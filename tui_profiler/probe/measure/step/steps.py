@@ -775,6 +775,7 @@ class TrainingSteps:
         names = Counter(one.name for _, one in self._optimizers)
         loaders = Counter(self._loaders)
         watch = self._recorder.gradients
+        others_unknown = _OTHERS_UNKNOWN if any(one is _UNTOLD for one in self._lines) else ""
         return TrainingStep(
             at=at,
             steps=self._steps,
@@ -795,7 +796,7 @@ class TrainingSteps:
             recompute=recompute(self._set) if steps else _TOO_FEW,
             lines=source_lines(lines),
             samples=lines.total(),
-            why_no_lines=_OTHERS_UNKNOWN if any(one is _UNTOLD for one in self._lines) else "",
+            why_no_lines=self._sampler.why_not or others_unknown,
             why_no_backward=self._trouble or why_undivided(self._set),
             dropped=self._dropped,
             nodes=nodes.tobytes(),
