@@ -9,6 +9,7 @@ from tui_profiler.messages import Overhead
 from tui_profiler.probe.measure.clock.overhead import (
     COLD_FACTOR,
     LEAST_COMPARED,
+    LEAST_ROOM,
     LEAST_SHARE,
     MARGIN,
     MOST_FACTOR,
@@ -306,8 +307,8 @@ def test_what_is_paid_anyway_counts_against_the_budget() -> None:
 
 def test_where_it_is_all_of_the_budget_recording_still_gets_a_little() -> None:
     governor = Governor(budget=0.02)
-    governor.update(overhead(0.0005, 0.0, 0.001), between=0.03)
-    assert governor.share * 0.001 == pytest.approx(LEAST_SHARE * 0.02)
+    governor.update(overhead(0.005, 0.004, 0.01), between=0.03)
+    assert governor.share * 0.01 == pytest.approx(LEAST_ROOM * 0.02)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.45, 0.7, 0.95])

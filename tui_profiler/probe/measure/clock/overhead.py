@@ -34,6 +34,9 @@ T_OF_SIX = 2.571
 """Student's t, 97.5 %, five degrees of freedom."""
 LEAST_SHARE = 1 / 200
 """A forward in so many is recorded at least, or the figures would stand still."""
+LEAST_ROOM = 1 / 20
+"""The part of the budget that recording may always take: what is paid beside it on a busy machine
+would take all that is planned for, and a step of 30 ms was recorded once in 8 s."""
 MARGIN = 0.3
 """How much of the budget is planned for. No pair shows what else costs: a forward after a recorded
 one, or after a tick, finds the caches as they left them (1 and 6 % slower on mobilenet_v3_small),
@@ -279,7 +282,7 @@ class Governor:
             between: what is paid beside it, however few are recorded.
         """
         # By the upper end of the interval: it is a promise, and a median is broken half the time.
-        room = max(MARGIN * self.budget - between, LEAST_SHARE * self.budget)
+        room = max(MARGIN * self.budget - between, LEAST_ROOM * self.budget)
         planned = max(room / max(recording.high, room), LEAST_SHARE)
         if recording.ratio + between > WHOLE * self.budget:
             self.share = planned
