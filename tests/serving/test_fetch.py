@@ -15,7 +15,7 @@ import pytest
 
 from tests.serving.answers import PLAIN, answer, say, serving
 from tui_profiler.serving.address import address
-from tui_profiler.serving.fetch import Fetcher, FetchError
+from tui_profiler.serving.fetch import Fetcher, FetchError, _Request
 
 Answers = Callable[[BaseHTTPRequestHandler], None]
 TEXT = answer("vllm-0.32", 1)
@@ -184,6 +184,16 @@ def test_leaving_hangs_up_at_once() -> None:
     with serving(hang) as url:
         asyncio.run(left(url))
         assert over.wait(60)
+
+
+def test_a_scrape_that_was_ended_while_it_connected_asks_nothing() -> None:
+    asked: list[str] = []
+    with serving(lambda handler: asked.append(handler.path)) as url:
+        request = _Request(address(url), 60.0, 100_000)
+        request.cut()
+        with pytest.raises(FetchError, match="no complete response in time"):
+            request.text()
+    assert asked == []
 
 
 def test_leaving_does_not_wait_for_an_answer_that_is_long_to_read() -> None:

@@ -111,6 +111,7 @@ class _Request:
         self._most_bytes = most_bytes
         self._socket: socket.socket | None = None
         """The connection forgets its own when the response begins."""
+        self._is_cut = False
         self.is_over = False
 
     def text(self) -> str:
@@ -147,6 +148,8 @@ class _Request:
     def _response(self, connection: http.client.HTTPConnection) -> bytes:
         connection.connect()
         self._socket = connection.sock
+        if self._is_cut:  # While it connected: there was nothing to shut down.
+            raise TimeoutError
         connection.request("GET", self._where.target, headers=_HEADERS)
         with connection.getresponse() as response:
             _require_text(response)
@@ -158,6 +161,7 @@ class _Request:
 
     def cut(self) -> None:
         """End what another thread waits for; closing would not wake it."""
+        self._is_cut = True
         if self._socket is not None:
             with suppress(OSError):
                 # That of TLS would first say goodbye.
