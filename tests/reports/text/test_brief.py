@@ -21,7 +21,7 @@ from tui_profiler.formatting.text import safe
 from tui_profiler.reports.text.brief import MOST_BYTES, TOP, brief, node_of
 from tui_profiler.session import Session
 
-LONG = (*NAMES.values(), *TEXTS, "畳" * 500, "\u202e" * 400, "|`*_" * 100, "blocks." * 90)
+LONG = ("::", *NAMES.values(), *TEXTS, "畳" * 500, "\u202e" * 400, "|`*_" * 100, "blocks." * 90)
 
 
 def named(*names: str, seconds: float | None = None) -> Session:
@@ -33,7 +33,7 @@ def named(*names: str, seconds: float | None = None) -> Session:
     """
     first = names[0]
     done = next(one for one in TRACED if isinstance(one, messages.TraceDone))
-    layers = [node(0, name, name, name) for name in names]
+    layers = [node(0, name, name, name, kind="module") for name in names]
     peak = replace(done.peak_memory, at=0)
     each = cost(parameters=10, macs=5, flops=10, input_bytes=4, output_bytes=4, ops=1)
     whole = cost(parameters=10 * len(names), macs=5 * len(names), flops=10 * len(names), ops=1)
@@ -41,7 +41,9 @@ def named(*names: str, seconds: float | None = None) -> Session:
         *TRACED[:4],
         replace(FACTS, name=first, type=first, source=first, weights=first, device=first),
         messages.TraceStarted(1 + len(names), "dispatch:real"),
-        messages.Nodes((node(-1, first, "", first), *layers), (whole, *(each,) * len(names))),
+        messages.Nodes(
+            (node(-1, first, "", first, kind="module"), *layers), (whole, *(each,) * len(names))
+        ),
         replace(done, peak_memory=peak),
         messages.Failed("run", first * 5),
     ]
