@@ -48,7 +48,7 @@ def outcome(text: str, report: dict = RUN) -> Outcome:
         *("overhead.ratio<=2%", "overhead.ratio<=0.02", "throughput.per_s>=800"),
         *("layers[conv].macs<=6912", "layers[0].macs<=9472", "layers[conv/0].flops==13824"),
         *("layers[fc].timing.p50_s<=0.26ms", "layers[type=Linear].parameters==2570"),
-        *("layers[kind=module].timing.p50_s<=1.1ms", "layers[kind=op].macs<7K"),
+        *("layers[kind=module].timing.p50_s<=1.1ms", "layers[type=Linear].macs<7K"),
         *("breakdown[Conv2d].share>=72%", "bottlenecks.memory.ops==3", "inputs[x].shape[1]==3"),
         *("tracer.method==dispatch:real", "training==false", "coverage.uncosted[0]==mine::strange"),
         *(" total_macs <= 5G ", "hardware.ceilings.compute[float32].flops_per_s>=9.9G"),

@@ -45,5 +45,7 @@ def test_memory_bound_time_is_that_of_the_level_that_has_most_of_it() -> None:
 
 
 def test_on_paper_no_level_is_named() -> None:
-    assert wants(folded(TRACED)).endswith("at most 10: fewer bytes or faster memory")
+    assert wants(folded(TRACED)).endswith(
+        "FLOP/B with 3 of 4 operators, at most 10: fewer bytes or faster memory"
+    )
     assert told_on_paper(folded(TRACED)) == ""

@@ -18,7 +18,7 @@ from math import prod
 from tui_profiler.figures.units import shape_cell
 from tui_profiler.formatting.text import printable
 from tui_profiler.messages import Cost, Figure, Tensor, Unknown, known
-from tui_profiler.queries.cost.bound import bound, bytes_moved
+from tui_profiler.queries.cost.bound import bound, bytes_moved, known_flops, known_macs
 from tui_profiler.queries.cost.flat import By, FlatRow, flat_table
 from tui_profiler.queries.cost.totals import dearest_modules, frozen, trainable
 from tui_profiler.queries.parameters import weights
@@ -211,9 +211,8 @@ def _work(cost: Cost, *, has_forward: bool) -> tuple[object, ...]:
     """Return multiply-accumulates, FLOPs and bytes; empty where no operator has a formula."""
     if not has_forward:
         return ("", "", "")
-    if cost.ops and cost.uncosted == cost.ops:
-        return ("", "", bytes_moved(cost))
-    return (cost.macs, cost.flops, bytes_moved(cost))
+    macs, flops = known_macs(cost), known_flops(cost)
+    return ("" if macs is None else macs, "" if flops is None else flops, bytes_moved(cost))
 
 
 def _flat_cells(row: FlatRow) -> tuple[object, ...]:

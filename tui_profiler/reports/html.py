@@ -10,10 +10,11 @@ from tui_profiler.figures import units
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.compare import comparison, figure_text
-from tui_profiler.queries.cost.bound import bytes_moved, is_counted
+from tui_profiler.queries.cost.bound import bytes_moved, is_counted, known_flops
 from tui_profiler.queries.cost.totals import peak_bytes, throughput, top_modules
 from tui_profiler.queries.panel import out_of_memory
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
+from tui_profiler.reports.text.sections.figure_text import figure, work
 from tui_profiler.session import Session, Tree
 
 TOP = 8
@@ -28,10 +29,9 @@ def html_profile(session: Session) -> str:
         return "<p>the model was not traced: there is nothing to show</p>"
     name = model.name if model is not None else "a model"
     cost = tree.costs[0]
-    work = f"{units.quantity(cost.macs, 'MAC')}, {units.quantity(cost.flops, 'FLOP')}"
     facts = [
         ("parameters", f"{units.thousands(cost.parameters)}, {units.size(cost.parameter_bytes)}"),
-        ("work", work if is_counted(cost) else units.UNAVAILABLE),
+        ("work", work(tree)),
         ("bytes moved", units.size(bytes_moved(cost)) if is_counted(cost) else units.UNAVAILABLE),
         ("peak memory", _peak(tree)),
         ("latency p50", _latency(session)),
@@ -101,7 +101,7 @@ def _modules(session: Session, tree: Tree) -> str:
             safe(node.path) or "(the whole)",
             safe(node.type),
             units.count(cost.parameters),
-            units.count(cost.flops),
+            figure(known_flops(cost), units.count),
             units.UNAVAILABLE if seconds is None else units.duration(seconds),
             units.UNAVAILABLE if (part := part_of(seconds, whole)) is None else units.share(part),
         ]

@@ -60,7 +60,7 @@ compute                    0      0.0       –
 memory                     3    100.0       –
 overhead                   –        –       –
 unexplained                –        –       –
-memory-bound on paper, 1.38 FLOP/B, at most 10: fewer bytes or faster memory
+memory-bound on paper, 1.38 FLOP/B with 3 of 4 operators, at most 10: fewer bytes or faster memory
 
 layers -- including submodules
                                                        params    MAC   FLOP     bytes  FLOP/B  bound

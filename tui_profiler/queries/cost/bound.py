@@ -282,13 +282,16 @@ def is_counted(cost: Cost) -> bool:
 
 
 def known_macs(cost: Cost) -> int | None:
-    """Return the multiply-accumulates, None where they are not known."""
-    return cost.macs if is_counted(cost) else None
+    """Return the multiply-accumulates, None where they are not known.
+
+    A lower bound where operators have no formula; 0 would be none.
+    """
+    return cost.macs if cost.macs or not cost.uncosted else None
 
 
 def known_flops(cost: Cost) -> int | None:
-    """Return the FLOPs, None where they are not known."""
-    return cost.flops if is_counted(cost) else None
+    """Return the FLOPs, None where they are not known; a lower bound likewise."""
+    return cost.flops if cost.flops or not cost.uncosted else None
 
 
 def known_bytes(cost: Cost) -> int | None:
@@ -372,11 +375,9 @@ def on_paper(cost: Cost) -> Bound | None:
     kind: BoundKind = "memory" if ratio <= PAPER_RIDGE else "compute"
     side = "at most" if ratio <= PAPER_RIDGE else "above"
     # Bytes are known of every operator, FLOPs of those with a formula: above 10 it holds.
-    if kind == "memory" and cost.uncosted:
-        left = f"; {cost.uncosted} of {cost.ops} operators have no formula"
-    else:
-        left = ""
-    reason = f"{intensity_text(ratio)} FLOP/B, {side} {PAPER_RIDGE:.0f}: {kind}-bound{left}"
+    is_least = kind == "memory" and cost.uncosted
+    left = f" with {cost.ops - cost.uncosted} of {cost.ops} operators" if is_least else ""
+    reason = f"{intensity_text(ratio)} FLOP/B{left}, {side} {PAPER_RIDGE:.0f}: {kind}-bound"
     return Bound(kind, measured=False, intensity=ratio, reason=reason)
 
 
@@ -384,13 +385,23 @@ def why_no_class(cost: Cost) -> str:
     """Return why work has no class on paper, empty where it has one."""
     if cost.uncosted and not cost.flops:
         return _none_counted(cost)
-    return "" if bytes_moved(cost) else NOTHING_MOVED
+    ratio = intensity(cost)
+    if ratio is None:
+        return NOTHING_MOVED
+    if cost.uncosted and not cost.macs and ratio <= PAPER_RIDGE:
+        # What was counted is no product, and those that decide may be among the others.
+        return f"its MACs are not known: {_without_formula(cost)}"
+    return ""
 
 
 def _none_counted(cost: Cost) -> str:
     if cost.uncosted == cost.ops == 1:
         return "its FLOPs are not known: the operator has no formula"
-    return f"its FLOPs are not known: {cost.uncosted} of {cost.ops} operators have no formula"
+    return f"its FLOPs are not known: {_without_formula(cost)}"
+
+
+def _without_formula(cost: Cost) -> str:
+    return f"{cost.uncosted} of {cost.ops} operators have no formula"
 
 
 def phrase(kind: BoundKind) -> str:

@@ -287,9 +287,7 @@ def _runs(tree: Tree, node: int) -> bool:
 
 def _macs(cost: Cost) -> Value:
     found = known_macs(cost)
-    if found is None or (not found and cost.uncosted == cost.ops and cost.ops):
-        return "unavailable"
-    return found or "zero"
+    return "unavailable" if found is None else found or "zero"
 
 
 def _type(tree: Tree, node: int) -> str:

@@ -21,8 +21,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from tui_profiler.messages import Cost, Node, Weight
-from tui_profiler.queries.cost.bound import BoundKind, kinds_of
+from tui_profiler.messages import Node, Weight
+from tui_profiler.queries.cost.bound import BoundKind, kinds_of, known_macs
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
 from tui_profiler.session import Session, Tree
 
@@ -302,11 +302,6 @@ def _figure(session: Session, tree: Tree, term: _Term) -> Callable[[int], float 
         case "params":
             return lambda node: costs[node].parameters
         case "mac":
-            return lambda node: _macs(costs[node])
+            return lambda node: known_macs(costs[node])
         case _:
             return lambda node: depths[node]
-
-
-def _macs(cost: Cost) -> int | None:
-    """Return the multiply-accumulates; None where no operator inside has a formula."""
-    return None if cost.ops and cost.uncosted == cost.ops and not cost.macs else cost.macs

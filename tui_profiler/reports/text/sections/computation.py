@@ -67,8 +67,8 @@ def _phases(session: Session) -> list[Part]:
         (
             tree.phase,
             shape(tree.inputs[0].shape) if tree.inputs else UNAVAILABLE,
-            count(tree.costs[0].macs),
-            count(tree.costs[0].flops),
+            figure_text.figure(bound.known_macs(tree.costs[0]), count),
+            figure_text.figure(bound.known_flops(tree.costs[0]), count),
             size(bound.bytes_moved(tree.costs[0])),
             size(known_peak_bytes(tree.done.peak_memory)) if tree.done else UNAVAILABLE,
         )
@@ -113,13 +113,14 @@ def _layer(session: Session, tree: Tree, at: int, *, in_full: bool) -> tuple[str
     node, cost = tree.nodes[at], tree.costs[at]
     ratio, found = bound.intensity(cost), bound.bound(session, at)
     mark, moved = _MARKS[tree.bounded.get(at)] if cost.macs else "", bound.known_bytes(cost)
+    macs, flops = bound.known_macs(cost), bound.known_flops(cost)
     return (
         (node.path or node.name) if in_full else node.name,
         node.type,
         str(node.calls),
         count(cost.parameters),
-        mark + count(cost.macs) if bound.is_counted(cost) else UNAVAILABLE,
-        count(cost.flops) if cost.flops or not cost.uncosted else UNAVAILABLE,
+        UNAVAILABLE if macs is None else mark + count(macs),
+        UNAVAILABLE if flops is None else count(flops),
         UNAVAILABLE if moved is None else size(moved) if moved else ZERO,
         ZERO if ratio is None else intensity_text(ratio),
         ZERO if found is None else _class(session, found),

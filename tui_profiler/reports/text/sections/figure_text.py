@@ -14,7 +14,13 @@ from tui_profiler.messages import (
     TraceDone,
     Unknown,
 )
-from tui_profiler.queries.cost.bound import bytes_moved, intensity, is_counted, why_not_counted
+from tui_profiler.queries.cost.bound import (
+    bytes_moved,
+    intensity,
+    known_flops,
+    known_macs,
+    why_not_counted,
+)
 from tui_profiler.queries.cost.totals import NOT_TOLD, frozen, trainable
 from tui_profiler.reports.document import Facts, Note, Part
 from tui_profiler.session import Tree
@@ -62,10 +68,11 @@ def work(tree: Tree, between: str = ", ") -> str:
     cost = tree.costs[0]
     mark = _MARKS[tree.bounded.get(0)]
     least = "at least " if cost.uncosted else ""
-    if not is_counted(cost):
+    macs, flops = known_macs(cost), known_flops(cost)
+    if flops is None:
         return f"{UNAVAILABLE} {why_not_counted(tree)}"
-    macs, flops = quantity(cost.macs, "MAC"), quantity(cost.flops, "FLOP")
-    return f"{mark}{macs}{between}{least or mark}{flops}"
+    counted = f"{UNAVAILABLE} MAC" if macs is None else mark + quantity(macs, "MAC")
+    return f"{counted}{between}{least or mark}{quantity(flops, 'FLOP')}"
 
 
 def moved(tree: Tree) -> str:

@@ -85,7 +85,7 @@ def _figures(
     return (
         units.count(cost.parameters),
         units.UNAVAILABLE if macs is None else mark + units.count(macs),
-        units.UNAVAILABLE if not flops and cost.uncosted else units.count(cost.flops),
+        units.UNAVAILABLE if flops is None else units.count(flops),
         units.UNAVAILABLE if moved is None else units.size(moved) if moved else units.ZERO,
         units.ZERO if ratio is None else units.intensity(ratio),
         *(_times(session, at, times) if times is not None else ()),

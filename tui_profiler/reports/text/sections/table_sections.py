@@ -9,7 +9,7 @@ from tui_profiler import messages
 from tui_profiler.figures import units
 from tui_profiler.formatting.text import safe
 from tui_profiler.queries.cost import machine, totals
-from tui_profiler.queries.cost.bound import bytes_moved, is_counted, why_not_counted
+from tui_profiler.queries.cost.bound import bytes_moved, is_counted, known_macs, why_not_counted
 from tui_profiler.queries.cost.breakdown import architecture_of, bound_shares
 from tui_profiler.queries.cost.energy import (
     ForwardEnergy,
@@ -263,10 +263,11 @@ def _phases(session: Session) -> list[str]:
 def _phase(tree: Tree) -> str:
     cost = tree.costs[0]
     peak = totals.known_peak_bytes(tree.done.peak_memory) if tree.done is not None else 0.0
+    macs = known_macs(cost)
     given = units.shape(tree.inputs[0].shape) if tree.inputs else ""
     parts = (
         f"{tree.phase} {given}".strip(),
-        units.quantity(cost.macs, "MAC"),
+        "MAC not counted" if macs is None else units.quantity(macs, "MAC"),
         f"{units.size(bytes_moved(cost))} moved",
         figure_text.per_byte(cost),
         f"peak {units.size(peak)}",
