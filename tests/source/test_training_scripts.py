@@ -39,7 +39,7 @@ def printed(*arguments: object) -> list[str]:
     [
         ("hugging_face_trainer", ("accelerate", "transformers"), True),
         ("accelerate_loop", ("accelerate",), False),
-        ("lightning_trainer", ("lightning",), True),
+        ("lightning_trainer", ("lightning",), False),
     ],
 )
 def test_a_script_ends_as_alone_and_its_steps_are_named(
