@@ -213,6 +213,11 @@ ALLOWED: Sequence[Allowed] = (
         "tried on these only",
         lambda: platform.machine() != "x86_64" or "avx2" not in _text("/proc/cpuinfo"),
     ),
+    Allowed(
+        "probe/(process/test_own_socket|watch/test_(observer|model_choice)|measure/step/test_outside)",
+        "Python runs without its lock",
+        _fails("import sys, torch", "assert getattr(sys, '_is_gil_enabled', lambda: True)()"),
+    ),
     # Libraries of the extra [test]: a plain installation of the package has none of them.
     Allowed(
         "probe/load/test_(optional_libraries|ultralytics)",

@@ -16,6 +16,7 @@ from tests.probe.watch.watched_model import (  # noqa: F401
     sockets,
 )
 from tests.viewer import Viewer, place_of
+from tui_profiler.probe.process.interpreter_lock import is_locked
 from tui_profiler.probe.watch.listener import Loop
 from tui_profiler.probe.watch.model_choice import SETTLED_SECONDS, ModelChoice
 from tui_profiler.probe.watch.observer import Observer
@@ -141,6 +142,7 @@ def test_what_was_taken_for_a_loop_and_returned_soon_is_a_model(
     assert where.patience == (2 if is_model else 1)
 
 
+@pytest.mark.skipif(not is_locked(), reason="Python runs without its lock")
 def test_a_layer_that_was_called_alone_first_gives_way_to_its_model() -> None:
     server = Server()
     where = ModelChoice()

@@ -21,6 +21,7 @@ from tui_profiler.messages import (
     ShowModel,
     TraceAgain,
 )
+from tui_profiler.probe.process.interpreter_lock import is_locked
 from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.watch.model_choice import ModelChoice, variable_path
 from tui_profiler.probe.watch.observer import Observer
@@ -103,6 +104,7 @@ def _model(session: Session) -> str:
     return session.model.type if session.model is not None else ""
 
 
+@pytest.mark.skipif(not is_locked(), reason="Python runs without its lock")
 @pytest.mark.parametrize("is_deleted", [True, False])
 def test_a_forward_that_is_recorded_is_waited_for(is_deleted: bool) -> None:
     script, during = Script(), list[tuple[int, bool]]()

@@ -33,7 +33,7 @@ from tui_profiler.probe.measure.step.outside import MOST_KEPT, OtherModels
 from tui_profiler.probe.measure.step.recorder import FIRST_STEPS
 from tui_profiler.probe.measure.step.source_lines import Line, LineSampler, Sample
 from tui_profiler.probe.measure.step.steps import LAST_STEPS, LEAST_WITHOUT_OTHERS
-from tui_profiler.probe.process.interpreter_lock import NO_FRAMES
+from tui_profiler.probe.process.interpreter_lock import NO_FRAMES, is_locked
 
 MS = 1e-3
 
@@ -297,6 +297,7 @@ def test_where_stacks_cannot_be_read_no_line_is_told_and_the_reason_is() -> None
     assert (told.lines, told.samples, told.why_no_lines) == ((), 0, NO_FRAMES)
 
 
+@pytest.mark.skipif(not is_locked(), reason="Python runs without its lock")
 def test_samples_are_told_by_line_again_where_other_models_are_called_no_more() -> None:
     net, metric = Net(Spent()), torch.nn.Linear(WIDTH, WIDTH)
     sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
