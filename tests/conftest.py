@@ -9,10 +9,10 @@
 5. A skip that ``tests/skips.py`` does not allow fails the run.
 6. The collector is left as found. The explorer freezes what there is when it starts: frozen by a
    thousand tests, apps that ended stay for good, and asking how much is frozen takes a second.
-7. A test that leaves another memory limit or other blocked signals fails: what is started later in
-   its process inherits them.
-8. While tests are collected nothing is: what is imported stays, and looking at it again and again
-   took a third of the time.
+7. A test that changes the memory limit or the blocked signals and does not restore them fails:
+   processes that are started later inherit them.
+8. While pytest collects tests, the garbage collector is off: imported objects stay, and visiting
+   them again and again took a third of the time.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ ALLOWED: Sequence[Allowed] = (
     ),
     Allowed(
         "probe/(process/test_own_socket|watch/test_(observer|model_choice)|measure/step/test_outside)",
-        "Python runs without its lock",
+        "Python runs without the GIL",
         _fails("import sys, torch", "assert getattr(sys, '_is_gil_enabled', lambda: True)()"),
     ),
     # Libraries of the extra [test]: a plain installation of the package has none of them.

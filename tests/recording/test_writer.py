@@ -45,7 +45,7 @@ def fill(path: str) -> str:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_more_room_is_advised_where_room_is_what_lacks(number: int) -> None:
+def test_a_full_disk_or_a_quota_suggests_more_room(number: int) -> None:
     assert "more room" in remedy_of(OSError(number, os.strerror(number)))
 
 
@@ -65,7 +65,7 @@ def test_other_errors_have_their_own_remedy(number: int, advised: str) -> None:
     assert "more room" not in remedy
 
 
-def test_what_to_try_follows_from_what_the_disk_said() -> None:
+def test_the_remedy_of_a_writer_depends_on_the_error() -> None:
     full = Writer(os.open("/dev/full", os.O_WRONLY), HEADER)
     full.close("", 0.0)
     assert full.failure == "No space left on device"

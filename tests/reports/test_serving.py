@@ -113,7 +113,7 @@ def test_text_says_where_figures_are_from() -> None:
     assert "464 tokens/s, from a counter" in found
     assert "p50 ~2.05 s (bucket 1.00 s to 2.50 s), p95 ~4.73 s (bucket 2.50 s to 5.00 s)" in found
     assert "mean 1.99 s, of 47" in found
-    # As on the screen: one place names the figures.
+    # The same names as on screen.
     assert "KV cache in use 83 %" in found
     assert "prefix cache hits 50 %, from a counter" in found
     assert "9 since the server started, 6 in the last 10 s" in found

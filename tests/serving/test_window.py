@@ -53,7 +53,7 @@ def check_times(found: ServingTimes, release: str, name: str) -> None:
         assert known(one.above) < known(one.seconds) <= known(one.up_to)
     assert found.count == grown(release, f"{name}_count")
     assert known(found.mean) == pytest.approx(mean(release, name), rel=1e-9)
-    # Times are of the window.
+    # Quantiles are of the window, not since the start.
     assert known(found.p50.seconds) != pytest.approx(quantile(since_start, 0.5), rel=0.01)
 
 
@@ -84,7 +84,7 @@ def test_vllm_by_the_names_of_both_engines(release: str, between: str) -> None:
 
 
 def test_figures_of_a_real_vllm_are_those_that_its_clients_measured() -> None:
-    """Times of the clients have the HTTP server in them, and the end of their window is another."""
+    """Clients' times include the HTTP server, and their window ends at a different moment."""
     clients = json.loads((FOLDER / "vllm-0.32-clients.json").read_text(encoding="utf-8"))
     release, seconds = "vllm-0.32", clients["window_s"]
     found = figures(answer(release, 1), answer(release, 2), seconds=seconds)
@@ -176,7 +176,7 @@ def test_a_server_that_started_again_is_measured_anew(release: str) -> None:
 
 
 def test_a_server_that_started_again_and_has_done_more_is_measured_anew() -> None:
-    """Between two scrapes; a real vLLM says when its counters began."""
+    """It restarted between two scrapes; a real vLLM exports when its counters were created."""
     second = answer("vllm-0.32", 2)
     began = re.compile(r"(_created\{.*\}) .*")
     assert began.search(second)

@@ -190,7 +190,7 @@ _READ = (
 
 
 def received(nodes: int, first: int = 0) -> messages.Tick:
-    """Return a tick of so many nodes as it comes from the wire: no column is shared."""
+    """Return a tick of ``nodes`` nodes as decoded from the wire: no column is shared."""
     wide = dict.fromkeys(("calls", "total", "own"), bytes(8 * nodes))
     narrow = dict.fromkeys((*_NARROW, *_READ), bytes(4 * nodes))
     indexes = array("I", range(first, first + nodes)).tobytes()

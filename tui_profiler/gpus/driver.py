@@ -30,7 +30,7 @@ class OfProcesses(NamedTuple):
     number: int
     processes: tuple[GpuProcess, ...] | Unknown
     uuid: str
-    """As ``Gpu.uuid``: another process may number the GPUs otherwise, or see others."""
+    """As ``Gpu.uuid``: another process may number the GPUs differently, or see others."""
 
 
 def most_memory_first(found: Iterable[GpuProcess]) -> tuple[GpuProcess, ...]:
@@ -48,27 +48,27 @@ def unexpected(error: Exception) -> Unknown:
 
 
 def import_binding(name: str, library: str, missing: Unknown) -> ModuleType | Unknown:
-    """Import the binding of a vendor's library.
+    """Return the imported Python binding of a vendor's library, or why it cannot be imported.
 
     Args:
         name: of the module.
-        library: that it binds, which is there.
-        missing: why there is nothing where it is not installed.
+        library: that it binds, which is installed.
+        missing: reason if the binding is not installed.
     """
     try:
         return importlib.import_module(name)
     except ImportError:
         return missing
-    except OSError as error:  # It looks elsewhere, or for what the library needs.
+    except OSError as error:  # It searches other folders, or a dependency is missing.
         return Unknown(f"{name} does not find {library}: {error}")
-    except Exception as error:  # It binds every function when imported, and raises what it may.
+    except Exception as error:  # It binds every function on import, and may raise anything.
         return Unknown(f"{name} does not match {library}: {error}")
 
 
 def unless_absent(opened: _T | Unknown, cards: Path, vendor: str, absent: Unknown) -> _T | Unknown:
-    """Return what was opened, or ``absent`` where that failed and there is no card of the vendor.
+    """Return what was opened, or ``absent`` if that failed and the vendor has no card here.
 
-    A library without a GPU, or neither, is no failure.
+    Without a card of the vendor, a library that is missing or fails is not an error.
     """
     return absent if isinstance(opened, Unknown) and not _has_card(cards, vendor) else opened
 

@@ -2,10 +2,10 @@
 
 1. A GPU gets its number when it is first seen, and keeps it: NVIDIA's come first with NVML's
    numbers, those of the next vendor follow. No number is given twice: where a driver fails at first
-   and another vendor has its numbers by then, its GPUs follow those. All ``Gpus`` of a process have
-   the same numbers (``NUMBERS``): those of samples, energy and replays mean the same GPU. Another
-   process, such as the viewer, may number them otherwise, or in a container see others: from there
-   a GPU is known by its UUID.
+   and another vendor has its numbers by then, its GPUs follow those. All ``Gpus`` of a process use
+   the same numbers (``NUMBERS``), so samples, energy and replays agree. Another process, such as
+   the viewer, may number the GPUs differently or, outside a container, see others: across processes
+   a GPU is identified by its UUID.
 2. A vendor whose driver is there and fails, beside others that answer, is one GPU without figures.
    One whose library is not installed is told only where no GPU answers: most laptops have a second
    GPU that no process uses.
@@ -30,24 +30,25 @@ _T = TypeVar("_T")
 
 
 class Numbers:
-    """The number of each GPU, whoever asks first for it.
+    """The number of each GPU, assigned at the first request.
 
-    Without a lock, which another thread could hold when the process forks: each step is atomic.
+    Thread-safe without a lock, which another thread could hold when the process forks: each step is
+    atomic.
     """
 
     def __init__(self) -> None:
         self._firsts: dict[str, int] = {}
-        """Number that the first GPU of a vendor has."""
+        """Number of a vendor's first GPU."""
         self._numbers: dict[tuple[str, int], int] = {}
-        """By the vendor and the driver's own number."""
+        """By vendor and the driver's index."""
         self._taken: dict[int, tuple[str, int]] = {}
 
     def number(self, vendor: str, index: int) -> int:
-        """Return the number of a GPU, the next that is free where it was not seen before.
+        """Return the number of a GPU, assigned at the first call.
 
         Args:
             vendor: of the driver.
-            index: the driver's own number.
+            index: number that the driver has for the GPU.
         """
         key = vendor, index
         if key not in self._numbers:
@@ -60,7 +61,7 @@ class Numbers:
 
 
 NUMBERS = Numbers()
-"""Of this process."""
+"""Shared by every ``Gpus`` of this process."""
 
 
 class Gpus:
@@ -72,7 +73,7 @@ class Gpus:
         cuda_uuids: Tells which GPUs CUDA or HIP itself sees, in its order, once it was started in
             this process; None before. What the environment says is only a forecast of that.
         drivers: Of each vendor; None for those of this machine.
-        numbers: Of their GPUs; None for those of this process, or others where drivers are given.
+        numbers: Of their GPUs; None for those of this process, or new ones if drivers are given.
     """
 
     def __init__(

@@ -144,7 +144,7 @@ def unfit(pid: int, status: Status, maps: str, apart: tuple[str, ...]) -> Inject
             f"process {pid} runs a Python that is not CPython 3.11 or newer", "python -V"
         )
     if is_free_threaded(maps):
-        # Not tried: the thread that is stopped may hold any of the interpreter's many locks.
+        # Not tested: the stopped thread may hold any of the interpreter's per-object locks.
         name = f"python{version[0]}.{version[1]}"
         return InjectionError(
             f"process {pid} runs a free-threaded Python ({name}t), which is not supported",

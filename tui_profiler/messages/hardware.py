@@ -294,7 +294,7 @@ class GpuProgramUse(Part, frozen=True):
     """Use of a GPU by one process."""
 
     gpu: int
-    """Number that the viewer gives the GPU: mostly ``Gpu.index``."""
+    """Number of the GPU in the viewer's process: usually ``Gpu.index``."""
     pid: int
     """From the driver: the id on the host, if the viewer is in a container."""
     name: str
@@ -310,10 +310,10 @@ class GpuProgramsUnknown(Part, frozen=True):
     """One GPU of several whose processes cannot be read."""
 
     gpu: int
-    """As of ``GpuProgramUse``."""
+    """As for ``GpuProgramUse``."""
     why: Unknown
     uuid: str = ""
-    """As of ``GpuProgramUse``."""
+    """As for ``GpuProgramUse``."""
 
 
 class ProgramsSeen(OnWire, frozen=True):

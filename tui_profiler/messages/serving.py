@@ -28,7 +28,7 @@ class ServingTimes(Part, frozen=True):
     is_mean_per_request: bool = False
     """Whether each is the mean of one request, instead of one time between two tokens."""
     mean: Figure = Unknown("not in this recording")
-    """Seconds; of the histogram's sum and count, so that no bucket makes it inexact."""
+    """Seconds; from the histogram's sum and count, so it does not depend on the buckets."""
 
 
 class ServingFigures(Part, frozen=True):

@@ -112,7 +112,7 @@ class Writer:
         self.failure = ""
         """Why nothing is written any more; empty while all is well."""
         self.advice: tuple[str, ...] = ()
-        """A line that says what to try then; none after an internal error."""
+        """A line with a remedy for that failure; empty after an internal error."""
         self._write(preamble(self._salt))
         self._append(msgspec.msgpack.encode(header), 0.0, Kind.HEADER)
         self._thread = threading.Thread(target=self._run, name="tui-profiler-record", daemon=True)

@@ -148,7 +148,7 @@ class _Request:
     def _response(self, connection: http.client.HTTPConnection) -> bytes:
         connection.connect()
         self._socket = connection.sock
-        if self._is_cut:  # While it connected: there was nothing to shut down.
+        if self._is_cut:  # During ``connect``: there was no socket to shut down yet.
             raise TimeoutError
         connection.request("GET", self._where.target, headers=_HEADERS)
         with connection.getresponse() as response:

@@ -49,8 +49,8 @@ class Server(NamedTuple):
     """Computed by the server."""
     preemptions: Names
     began: str = ""
-    """When a counter began, s since 1970; where another time is exported, the server started again,
-    even if its counters have passed what they were."""
+    """Creation time of a counter, s since 1970. If it changes, the server was restarted, even if
+    its counters exceed the old values."""
 
 
 VLLM = Server(
@@ -72,7 +72,7 @@ VLLM = Server(
     ),
     prefix_hit_rate=(Series("vllm:gpu_prefix_cache_hit_rate"),),
     preemptions=(Series("vllm:num_preemptions_total"),),
-    # Not with several API servers (``--api-server-count``): files of theirs have no times.
+    # Not exported with several API servers (``--api-server-count``): their files have no times.
     began="vllm:generation_tokens_created",
 )
 SGLANG = Server(

@@ -1,8 +1,8 @@
 """Figures of a server from its last scrapes: gauges of the newest, counters over a window.
 
 1. The window begins at the oldest scrape of the last ``SECONDS``. A counter that is smaller than
-   before, gone, or began at another time, was reset: the server started again, and the window
-   starts anew at that scrape.
+   before, is gone, or has another creation time, was reset: the server was restarted, and the
+   window starts anew at that scrape.
 2. A counter that was not there in the first scrape was 0: servers export most of them from the
    first request on.
 3. Quantiles are estimated as by Prometheus (``histogram_quantile``): evenly spread within a bucket,
@@ -219,7 +219,7 @@ def _no_times(why: Unknown, *, is_mean: bool = False) -> ServingTimes:
 
 
 def _mean(now: Scrape, first: Scrape, series: Series, count: float) -> Figure:
-    """Return the mean of the window, which needs no bucket."""
+    """Return the mean over the window, from the sum and the count."""
     if not _of(now, series):
         return _not_exported(now, "sum of these times")
     grown = _grown(now, first, series)

@@ -19,8 +19,7 @@ MAX_EDGES = 4_000_000
 MAX_TICKS = 480
 MOST_SLOW = 8
 MAX_TICK_BYTES = 64 * 1024 * 1024
-"""Memory of all ticks that are kept; one is kept however large."""
-"""Memory of all ticks that are kept; one is kept however large."""
+"""Memory of all ticks that are kept; the newest is kept however large it is."""
 MAX_SAMPLES = 300
 MAX_LOG_LINES = 5000
 MAX_LINE = 2000

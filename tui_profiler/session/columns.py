@@ -29,10 +29,10 @@ LEAST_WAITING = 0.05
 
 
 _OBJECTS_BYTES = 5_500
-"""What a tick takes beside its entries: 17 views of columns, headers and figures. Measured with
+"""Memory of a tick besides its entries: 17 views of columns, headers and figures. Measured with
 tracemalloc on 64-bit CPython 3.11: 5,420 to 5,550 bytes."""
 _SMALL_INTS = 257
-"""Integers that CPython keeps only once."""
+"""Integers from 0 on that CPython caches."""
 
 
 def columns_agree(message: Columns) -> bool:
@@ -228,16 +228,16 @@ class Timings:
         return array("d", (max(spent - part * more, 0.0) for spent, more in both))
 
     def bytes_beside(self, other: Timings | None) -> int:
-        """Return the memory that this tick takes, ``own_on_core`` included.
+        """Return the memory of this tick in bytes, ``own_on_core`` included.
 
         Args:
-            other: that is kept too: an index of nodes that both have is not counted.
+            other: another tick that is kept; an index of nodes that both share is not counted.
         """
         columns = (value for value in astuple(self.tick) if isinstance(value, bytes))
         derived = 8 * len(self.own) if self.waiting else 0
         index = 0
         if other is None or other._position is not self._position:
-            # Each node and each position is an integer of its own.
+            # Each node and each position is a separate integer object.
             integers = 2 * max(len(self._position) - _SMALL_INTS, 0)
             index = sys.getsizeof(self._position) + integers * sys.getsizeof(_SMALL_INTS)
         return sum(map(len, columns)) + derived + index + _OBJECTS_BYTES

@@ -18,7 +18,7 @@ from tui_profiler.probe.process.interpreter_lock import (
 
 
 class Appended(deque[int]):
-    """A queue that grows while it is iterated, as often as it is told to."""
+    """A queue that grows while it is iterated, ``times`` times."""
 
     times = 3
 
@@ -63,7 +63,7 @@ def test_a_variable_has_another_value_on_each_thread(is_inherited: bool) -> None
         seen.append(variable.get())
         variable.set(3)
 
-    # As each new thread begins, where they inherit context variables.
+    # ``context.run`` is how a new thread starts if threads inherit context variables.
     arguments = (look,) if is_inherited else ()
     thread = threading.Thread(target=context.run if is_inherited else look, args=arguments)
     thread.start()
@@ -83,7 +83,7 @@ def test_without_the_lock_no_frame_of_another_thread_is_read() -> None:
     assert thread.ident in with_lock
 
 
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Of threads and forks.
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # fork with threads
 def test_a_lock_that_another_thread_holds_is_free_in_a_forked_child() -> None:
     lock, is_held, is_over = RareLock(), threading.Event(), threading.Event()
 

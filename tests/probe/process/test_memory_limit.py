@@ -123,8 +123,8 @@ print(refused(lambda: torch.empty(3 * 2**29, dtype=torch.uint8)))
     assert ran.stdout.split() == ["True", "True", "True", "True", "False"]
 
 
-def test_a_limit_that_somebody_lifted_stays_lifted() -> None:
-    """As a trial's is in a process that goes on after it: no limit is the number -1."""
+def test_a_memory_limit_that_was_removed_stays_removed() -> None:
+    """As after a trial, in a process that continues; RLIM_INFINITY is -1."""
     code = """
 import resource
 from tui_profiler.probe.process import memory_limit

@@ -98,7 +98,7 @@ def test_more_than_the_kernel_holds_is_written_while_it_is_read(kind: type[socke
     assert own.fileno() == -1
 
 
-@pytest.mark.skipif(not is_locked(), reason="Python runs without its lock")
+@pytest.mark.skipif(not is_locked(), reason="Python runs without the GIL")
 def test_no_byte_goes_into_what_takes_the_number_in_the_middle_of_writing() -> None:
     keeping_the_interpreter = ctypes.PyDLL(None, use_errno=True)
     for _ in range(300):

@@ -142,7 +142,7 @@ def test_what_was_taken_for_a_loop_and_returned_soon_is_a_model(
     assert where.patience == (2 if is_model else 1)
 
 
-@pytest.mark.skipif(not is_locked(), reason="Python runs without its lock")
+@pytest.mark.skipif(not is_locked(), reason="Python runs without the GIL")
 def test_a_layer_that_was_called_alone_first_gives_way_to_its_model() -> None:
     server = Server()
     where = ModelChoice()

@@ -104,7 +104,7 @@ def _model(session: Session) -> str:
     return session.model.type if session.model is not None else ""
 
 
-@pytest.mark.skipif(not is_locked(), reason="Python runs without its lock")
+@pytest.mark.skipif(not is_locked(), reason="Python runs without the GIL")
 @pytest.mark.parametrize("is_deleted", [True, False])
 def test_a_forward_that_is_recorded_is_waited_for(is_deleted: bool) -> None:
     script, during = Script(), list[tuple[int, bool]]()

@@ -121,7 +121,7 @@ def test_energy_of_a_programs_own_forwards(tmp_path: Path, monkeypatch: pytest.M
     model, x = torch.nn.Linear(2048, 4096), torch.randn(1024, 2048)
 
     def is_measured(session: Session) -> bool:
-        # On a busy machine energy may be known before a rate is.
+        # On a busy machine energy may be known before the rate.
         has_rate = session.tick is not None and session.tick.per_second > 0
         return has_rate and isinstance(forward_energy(session), ForwardEnergy)
 

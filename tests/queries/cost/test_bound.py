@@ -97,8 +97,8 @@ def test_on_paper_operators_without_a_formula_are_said_to_be_left_out() -> None:
     assert counted.reason.endswith(" FLOP/B, at most 10: memory-bound")
 
 
-def test_where_no_product_was_counted_the_others_may_be_all_of_them() -> None:
-    """As of a vLLM worker, whose products are operators of its own: 0.03 FLOP/B were counted."""
+def test_without_any_product_counted_there_is_no_memory_bound_on_paper() -> None:
+    """As in a vLLM worker, whose matrix products are custom operators: 0.03 FLOP/B counted."""
     least = cost(flops=100, input_bytes=100, ops=2, uncosted=1)
     assert on_paper(least) is None
     assert why_no_class(least) == "its MACs are not known: 1 of 2 operators have no formula"

@@ -244,7 +244,7 @@ def test_what_was_told_around_a_forward_is_kept_as_long_as_it_is() -> None:
         session = apply(session, faster)
     assert len(session.around_slow) == len({one.forward for one in session.slow}) == 9
     assert named(session) == pytest.approx({"quota": 0.1})
-    # A program that counts its forwards anew tells the same numbers again.
+    # A program that restarts its count of forwards repeats the same numbers.
     for _ in range(20):
         session = apply(session, faster)
     assert len(session.around_slow) <= 9

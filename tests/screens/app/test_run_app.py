@@ -73,7 +73,7 @@ async def test_a_server_is_beside_other_processes_and_ranks_of_a_script(
     file.write_text(SCRIPT)
     started_at = time.time()
     with contextlib.ExitStack() as stack:
-        # What runs a script blocks the signals that it passes on, as its process does nothing else.
+        # ``run`` blocks the signals that it forwards to the script; restore the mask afterwards.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
         stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, mask)
         folder = stack.enter_context(sockets_folder())

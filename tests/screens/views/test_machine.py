@@ -107,7 +107,7 @@ def test_programs_on_a_gpu_are_named_as_those_on_the_cores_are() -> None:
     assert named[1] == "process – – pid 78"
     assert len(named) == 5
     assert not any("elsewhere" in line or "\x1b" in line for line in shown)
-    # The viewer may number GPUs otherwise, or see others: the UUID tells which is which.
+    # The viewer may number GPUs differently, or see others: they are matched by UUID.
     other, own = replace(seen.gpu_programs[0], uuid="GPU-b"), seen.gpu_programs[-1]
     told = replace(seen, gpu_programs=(other, replace(own, uuid="GPU-a")))
     one = apply(measured(replace(FULL, gpus=(replace(GPU, uuid="GPU-a"),))), told)

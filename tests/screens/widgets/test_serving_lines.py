@@ -74,7 +74,7 @@ def test_the_panel_leaves_out_what_a_server_does_not_export() -> None:
 
 
 def test_of_a_quantile_in_the_first_bucket_only_its_bound_is_shown() -> None:
-    """Of a fast server: vLLM counts all up to 10 ms between tokens together."""
+    """As for a fast server: vLLM's first bucket of times between tokens ends at 10 ms."""
     quantile = BucketQuantile(0.005, 0.0, 0.01)
     told = changed(between_tokens=ServingTimes(quantile, quantile, 400, False, 0.0034))
     assert panel(told, 80)[1].endswith("ITL p50 ≤10.0 ms")

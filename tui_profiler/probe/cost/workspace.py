@@ -7,8 +7,8 @@
 3. oneDNN computes in formats of its own choice; which one depends on the processor. The rules here
    were read off its allocations with torch 2.15 on AVX-512, with and without AMX, hold on AVX2 (as
    the same processor runs when told to), and are estimates elsewhere:
-   ``benchmarks/costs/memory.py`` sets them against real runs. For recurrent layers they follow its
-   source, of releases 3.7 and 3.12. The rest follows torch's source.
+   ``benchmarks/costs/memory.py`` compares them with real runs. For recurrent layers they follow
+   oneDNN's source, releases 3.7 and 3.12. The rest follows torch's source.
 
 Letters: B batch, L target length, S source length, E width, H heads, F hidden width.
 """
@@ -193,9 +193,9 @@ def _recurrent_layer(call: Call) -> int:
     """The sum of both biases, both weights in oneDNN's format, its scratch space.
 
     input: (L, B, E); weights (4 H, E) and (4 H, H). In float32 training the rows are padded,
-    otherwise the outputs of each gate are in whole blocks of two registers. In inference the states
-    of all steps, which training keeps for the backward, are scratch. The gates of all steps are
-    there at once where their product with the input is one product.
+    otherwise the outputs of each gate are padded to whole blocks of two registers. In inference the
+    states of all steps, which training keeps for the backward, are scratch. The gates of all steps
+    are allocated at once if the input is multiplied for all steps in one product.
     """
     (length, batch, width), hidden = call.shape("input"), call.number("hidden_size")
     size, is_training = _itemsize(call), call.flag("train")
@@ -214,7 +214,7 @@ def _recurrent_layer(call: Call) -> int:
 def _recurrent_layer_backward(call: Call) -> int:
     """Weights and their gradients in oneDNN's formats, biases, its scratch space.
 
-    A weight whose rows need no padding is read as it is, where it is not in blocks.
+    A weight that is not in blocks and whose rows need no padding is read without a copy.
     """
     (length, _, width), hidden = call.shape("input"), call.number("hidden_size")
     size, is_in_blocks = _itemsize(call), _is_in_blocks(call)
@@ -234,13 +234,13 @@ def _recurrent_layer_backward(call: Call) -> int:
 
 _LINE, _ALIASED, _PAGE = 64, 256, 4096
 _POINTERS = 4_952
-"""Bytes of oneDNN's scratch space beside its buffers: a page to align them, tables."""
+"""Bytes of oneDNN's scratch space besides its buffers: a page to align them, tables."""
 _MERGED_BATCH = 128
-"""From so many sequences on, a forward multiplies the input of each step with the weight alone.
+"""From this batch size on, a forward multiplies the input of each step by the weight separately.
 Source: oneDNN's ``src/cpu/rnn/rnn_utils.hpp``, ``merge_gemm_layer``."""
 _ALLOCATES_ONCE = (3, 9)
-"""The first release of oneDNN that has each buffer once. Before it, the states were there three
-times, and each buffer of the scratch space a second time, with as many elements as it has bytes.
+"""The first release of oneDNN that allocates each buffer once. Before, the states were allocated
+three times, and each buffer of the scratch space again, with as many elements as it has bytes.
 Source: its commit d3fb569917, in ``set_offsets`` of ``src/cpu/rnn/rnn_utils.cpp`` and
 ``init_scratchpad`` of ``ref_rnn.cpp``. torch 2.10 has oneDNN 3.7.1, torch 2.11 3.10.2."""
 _AGAIN_ALIGNED = 128
@@ -255,7 +255,7 @@ class _Buffer(NamedTuple):
 
 
 def _is_in_blocks(call: Call) -> bool:
-    """Tell whether a layer in training multiplies blocks: in 16 bits, with instructions for them.
+    """Return whether training multiplies blocks: in 16 bits, with CPU instructions for them.
 
     Source: oneDNN's ``src/cpu/x64/rnn/rnn_brgemm_utils.cpp``.
     """
@@ -265,7 +265,7 @@ def _is_in_blocks(call: Call) -> bool:
 def _of_blocks(call: Call) -> int:
     """input: (L, B, E); bytes of what a backward in blocks transposes: input, state, gates, tiles.
 
-    Read off allocations with torch 2.14 at twelve shapes, with and without AMX, within 10 KiB.
+    Fitted to allocations with torch 2.14 at twelve shapes, with and without AMX, within 10 KiB.
     """
     (_, batch, width), hidden = call.shape("input"), call.number("hidden_size")
     columns = 2 * _block() if hidden % _block() else 4 * _block()
@@ -275,9 +275,9 @@ def _of_blocks(call: Call) -> int:
 
 
 def _incoming(call: Call, size: int) -> int:
-    """input: (L, B, E); bytes of incoming gradients that are copied, or zeros where there is none.
+    """input: (L, B, E); bytes of copies of incoming gradients, and of zeros for absent ones.
 
-    Those of 16 bits are converted to float32.
+    16-bit gradients are converted to float32.
     """
     (length, batch, _), hidden = call.shape("input"), call.number("hidden_size")
     state = batch * hidden
@@ -302,14 +302,15 @@ def _leading(row: int, size: int = _FLOAT) -> int:
 
 
 def _in_pages(elements: int, size: int = _FLOAT) -> int:
-    """Return the bytes of a buffer; each begins at a page."""
+    """Return the bytes of a buffer, which begins at a page."""
     return _whole(elements * size, _PAGE)
 
 
 def _buffers(call: Call, steps: int, *, gate_size: int) -> list[_Buffer]:
-    """input: (L, B, E); the gates of some steps, a state and its gradient.
+    """input: (L, B, E); the gates of ``steps`` steps, a state and its gradient.
 
-    Source: oneDNN's ``src/cpu/rnn/rnn_utils.hpp``, ``set_workspace_sizes``, also of what is kept.
+    Source, also for ``kept_bytes``: oneDNN's ``src/cpu/rnn/rnn_utils.hpp``,
+    ``set_workspace_sizes``.
     """
     batch, hidden, size = call.shape("input")[1], call.number("hidden_size"), _itemsize(call)
     return [
@@ -323,7 +324,7 @@ def recurrent_scratch(buffers: Sequence[tuple[int, int]], release: tuple[int, in
     """Return the bytes of the scratch space of a recurrent layer.
 
     Args:
-        buffers: the elements of each and the bytes of one.
+        buffers: the number of elements of each, and the bytes per element.
         release: of oneDNN.
     """
     space = sum(_in_pages(elements, size) for elements, size in buffers) + _POINTERS
@@ -342,16 +343,16 @@ def _states(call: Call, release: tuple[int, int]) -> tuple[int, int]:
 
 
 def kept_bytes(call: Call, release: tuple[int, int] | None = None) -> dict[int, int]:
-    """Return bytes of outputs that have another size than in a fake run, by their position.
+    """Return the bytes of outputs whose size differs from that in a fake run, by position.
 
     What oneDNN keeps of a recurrent layer for its backward is a tensor of bytes, empty on meta:
-    gates and outputs of all steps, states and cells, and room for the gradients of the last two.
-    Its backward returns float32. In a fake run of torch 2.10 it returns what it was given, and the
-    gradient of a bias is as large as what stands in for the bias, a weight where there is none.
+    gates and outputs of all steps, states and cells, and space for the gradients of the last two.
+    Its backward returns float32. In a fake run of torch 2.10 it returns the dtype of its input, and
+    the gradient of an absent bias has the size of a weight, which torch passes in its place.
 
     Args:
         call: of any operator.
-        release: of oneDNN; None: the one that torch has.
+        release: of oneDNN; None for the one that torch was built with.
     """
     if call.signature.name == "aten::mkldnn_rnn_layer_backward":
         outputs = {position: _FLOAT * one.numel() for position, one in enumerate(call.outputs)}

@@ -1,15 +1,15 @@
-"""What differs where Python runs without the interpreter's lock, in a free-threaded build.
+"""What differs without the GIL, in a free-threaded build of Python.
 
-1. ``append``, ``popleft`` and an assignment are one step with and without the lock, and so is
-   ``list`` of a dict, of a set or of a view of a dict. ``list`` and ``tuple`` of a queue are not:
-   it may be changed meanwhile, which raises (``copied``).
-2. Frames of another thread that runs cannot be read: they are freed meanwhile, and the interpreter
+1. ``append``, ``popleft`` and an assignment are atomic with and without the GIL, and so is ``list``
+   of a dict, of a set or of a view of a dict. ``list`` and ``tuple`` of a deque are not: it may
+   change meanwhile, which raises (``copied``).
+2. Frames of another running thread cannot be read: they are freed meanwhile, and the interpreter
    crashes. Source: Python's how-to on free threading, "Frame objects"; python/cpython#152355.
-3. Since Python 3.14 a new thread begins with a copy of the context of the thread that starts it
-   (``sys.flags.thread_inherit_context``). What is one thread's own lies in no context variable
-   there (``OwnVariable``).
-4. Reading and replacing an attribute are two steps. Where they must be one, and are seldom, they
-   are inside of a lock that a forked child finds free (``RareLock``).
+3. Since Python 3.14 a new thread starts with a copy of the context of the thread that starts it
+   (``sys.flags.thread_inherit_context``). There, per-thread values are not context variables
+   (``OwnVariable``).
+4. Reading and replacing an attribute are two steps. Where both must be one step, and performance
+   does not matter, a lock that is free in a forked child guards them (``RareLock``).
 """
 
 import os
@@ -26,48 +26,48 @@ from typing import Generic, Protocol, TypeVar
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-NO_FRAMES = "a free-threaded Python cannot read the stack of a thread that runs"
+NO_FRAMES = "free-threaded Python cannot read the stack of a running thread"
 
 
 def is_locked() -> bool:
-    """Return whether one thread at a time runs Python; once it does, it stays so."""
+    """Return whether the GIL is enabled; once enabled, it stays so."""
     asked: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     return asked()
 
 
 def readable_frames(*, are_locked: Callable[[], bool] = is_locked) -> dict[int, FrameType]:
-    """Return the innermost frames of all threads; of this thread alone where there is no lock."""
+    """Return the innermost frames of all threads; without the GIL, of this thread only."""
     if are_locked():
         return sys._current_frames()
     return {threading.get_ident(): sys._getframe(1)}
 
 
 def copied(queue: deque[T]) -> list[T]:
-    """Return what is in a queue that other threads append to."""
+    """Return a copy of a queue that other threads append to."""
     while True:
-        with suppress(RuntimeError):  # It was changed meanwhile.
+        with suppress(RuntimeError):  # It changed meanwhile.
             return list(queue)
 
 
 class Variable(Protocol[T]):
-    """Has another value on each thread."""
+    """A variable with a separate value per thread."""
 
     @property
     def get(self) -> Callable[[], T]:
-        """Returns this thread's value."""
+        """A function that returns this thread's value."""
         ...
 
     @property
     def set(self) -> Callable[[T], object]:
-        """Sets it."""
+        """A function that sets this thread's value."""
         ...
 
 
 class OwnVariable(Generic[T_co]):
-    """A variable of each thread that no other one begins with.
+    """A per-thread variable that new threads do not inherit.
 
     Args:
-        default: its value on a thread that has not set it.
+        default: value on a thread that has not set it.
     """
 
     def __init__(self, default: T_co) -> None:
@@ -75,23 +75,23 @@ class OwnVariable(Generic[T_co]):
             value = default
 
         own = Own()
-        # No line of Python: it is asked at each call of a module.
+        # No Python code: it is called at each call of a module.
         self.get: Callable[[], T_co] = partial(getattr, own, "value")
         self.set: Callable[[T_co], None] = partial(setattr, own, "value")
 
 
 def threads_inherit() -> bool:
-    """Return whether a new thread begins with the context variables of the one that starts it."""
+    """Return whether a new thread inherits the context variables of the thread that starts it."""
     return bool(getattr(sys.flags, "thread_inherit_context", False))
 
 
 def own_variable(name: str, default: T, *, is_inherited: bool) -> Variable[T]:
-    """Return a variable of each thread.
+    """Return a per-thread variable.
 
     Args:
-        name: of it.
-        default: its value on a thread that has not set it.
-        is_inherited: whether new threads inherit context variables, which are found faster.
+        name: of the context variable.
+        default: value on a thread that has not set it.
+        is_inherited: whether new threads inherit context variables, which are faster otherwise.
     """
     if is_inherited:
         return OwnVariable(default)
@@ -100,7 +100,7 @@ def own_variable(name: str, default: T, *, is_inherited: bool) -> Variable[T]:
 
 
 class RareLock:
-    """A lock for what is done seldom; a forked child begins with it free."""
+    """A lock for rare operations; it is free in a forked child."""
 
     def __init__(self) -> None:
         self._free()
@@ -113,5 +113,5 @@ class RareLock:
         self._lock.acquire()
 
     def __exit__(self, *raised: object) -> None:
-        with suppress(RuntimeError):  # In a child that was forked inside of it.
+        with suppress(RuntimeError):  # In a child that was forked while it was held.
             self._lock.release()

@@ -158,7 +158,7 @@ def _raise_by(size_bytes: int) -> None:
     if _Here.most_bytes is None or size_bytes <= 0:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    if soft == resource.RLIM_INFINITY:  # Somebody in this process lifted it.
+    if soft == resource.RLIM_INFINITY:  # Other code in this process removed the limit.
         return
     more = soft + size_bytes
     if hard != resource.RLIM_INFINITY:

@@ -125,8 +125,8 @@ def _driver() -> Any:
     if not _Driver.is_looked_up and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch
         _Driver.is_looked_up = True
         try:
-            # With the interpreter's lock held: it is asked on the program's threads, where to let
-            # it go would have another thread run first.
+            # With the GIL held: it is asked on the program's threads, where another thread would
+            # run first if it were released.
             library = ctypes.PyDLL("libcuda.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)
             _Driver.exchange = library.cuThreadExchangeStreamCaptureMode
         except (OSError, AttributeError):

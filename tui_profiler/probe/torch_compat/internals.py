@@ -338,14 +338,14 @@ def onednn_has_amx() -> bool:
 
 
 def cpu_has_bf16() -> bool:
-    """Tell whether the processor multiplies bfloat16 in AVX-512."""
+    """Return whether the processor has AVX-512 instructions for bfloat16."""
     return _is_true(torch.cpu, "_is_avx512_bf16_supported")
 
 
 @cache
 def onednn_release() -> tuple[int, int]:
-    """Return the release of oneDNN that torch was built with, (3, 12); the newest where untold."""
-    # torch has it only in the text of its build's settings, under oneDNN's former name.
+    """Return the release of oneDNN that torch was built with, as (3, 12); by default the newest."""
+    # torch has it only in the text of its build settings, under oneDNN's former name.
     found = re.search(r"MKL-DNN v(\d+)\.(\d+)", torch.__config__.show())
     return (sys.maxsize, 0) if found is None else (int(found[1]), int(found[2]))
 

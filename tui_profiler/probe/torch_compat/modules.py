@@ -83,7 +83,7 @@ def why_opaque(module: torch.nn.Module) -> str:
 
 
 def is_generated(module: torch.nn.Module) -> bool:
-    """Tell whether a module is a captured graph, or one that is compiled."""
+    """Return whether a module is a captured graph, compiled or not."""
     if _is_optimized(module):
         module = module._orig_mod  # type: ignore[assignment]  # what it compiled
     return isinstance(module, torch.fx.GraphModule)

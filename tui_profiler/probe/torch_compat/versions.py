@@ -17,8 +17,9 @@ over for ever: compiled modules are traced as if they were not, ``uncompiled`` |
 an overload that does: ``DIMENSION_NAMES`` are allowed in files that need no trust |
 | 2.13 | in a fake run the backward of oneDNN's LSTM returns what the real one does | gradients in \
 16 bits, that of an absent bias as large as a weight: ``probe/cost/workspace.py`` has the sizes |
-| 2.11 | oneDNN is 3.10 or newer and has each buffer of a recurrent layer once | 3.7.1 has some up \
-to five times: ``internals.onednn_release`` is asked, as torch may be built with another one |
+| 2.11 | oneDNN is 3.10 or newer and allocates each buffer of a recurrent layer once | 3.7.1 \
+allocates some up to five times: ``internals.onednn_release`` decides, as torch may be built with \
+another release |
 
 ``FlopCounterMode`` of all of them is in ``flop_counter``. Only what is the same in all stands
 elsewhere: ``internals`` for private names.

@@ -3,8 +3,8 @@
 1. It runs on a thread of its own. What it imports is imported in small steps: before each module it
    rests, and meanwhile threads change every half a millisecond instead of every 5 ms, so that a
    forward of a hundred operators does not wait a hundred times.
-2. Libraries of extensions are loaded before Python imports them, without the interpreter's lock,
-   which Python keeps: 26 ms of CPU time for one of the size of triton's.
+2. Libraries of extensions are loaded before Python imports them, without the GIL, which Python
+   keeps: 26 ms of CPU time for one of the size of triton's.
 3. No full collection of garbage is made, as it is in ``watch``: that is one pause.
 4. No model is looked for: the one that is called when a viewer attaches is shown.
 """

@@ -282,15 +282,15 @@ def is_counted(cost: Cost) -> bool:
 
 
 def known_macs(cost: Cost) -> int | None:
-    """Return the multiply-accumulates, None where they are not known.
+    """Return the multiply-accumulates; None if they are unknown.
 
-    A lower bound where operators have no formula; 0 would be none.
+    A lower bound if some operators have no formula; None, not 0, if nothing was counted then.
     """
     return cost.macs if cost.macs or not cost.uncosted else None
 
 
 def known_flops(cost: Cost) -> int | None:
-    """Return the FLOPs, None where they are not known; a lower bound likewise."""
+    """Return the FLOPs, with the same rules as ``known_macs``."""
     return cost.flops if cost.flops or not cost.uncosted else None
 
 
@@ -389,7 +389,7 @@ def why_no_class(cost: Cost) -> str:
     if ratio is None:
         return NOTHING_MOVED
     if cost.uncosted and not cost.macs and ratio <= PAPER_RIDGE:
-        # What was counted is no product, and those that decide may be among the others.
+        # No matrix product was counted: they may be among the operators without a formula.
         return f"its MACs are not known: {_without_formula(cost)}"
     return ""
 

@@ -62,7 +62,7 @@ def throughput_rows(found: ServingFigures) -> tuple[ServingRow, ...]:
 
 
 def cache_rows(found: ServingFigures) -> tuple[ServingRow, ...]:
-    """Return how far the caches are used, and what did not fit."""
+    """Return the use of the KV cache, prefix cache hits and preemptions."""
     return (
         ServingRow("KV cache in use", found.cache_usage, share),
         ServingRow("prefix cache hits", found.prefix_hits, share, hits_from(found)),
@@ -87,7 +87,7 @@ def whole(value: float) -> str:
 
 
 def estimate(quantile: BucketQuantile) -> Callable[[float], str]:
-    """Return how a quantile is written: in the first bucket only its bound is known."""
+    """Return a formatter for a quantile: in the first bucket only the upper bound is known."""
     up_to = quantile.up_to
     if quantile.above == 0 and not isinstance(up_to, Unknown):
         return lambda _: f"≤{duration(up_to)}"

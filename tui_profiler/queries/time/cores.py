@@ -63,7 +63,7 @@ def gpu_programs(session: Session, gpu: Gpu) -> tuple[GpuProgramUse, ...]:
 
 
 def _is_of(seen: GpuProgramUse | GpuProgramsUnknown, gpu: Gpu) -> bool:
-    """Tell whether the viewer has seen this GPU: its numbers may be others than the probe's."""
+    """Return whether both are the same GPU: the viewer's number may differ from the probe's."""
     if seen.uuid and gpu.uuid:
         return seen.uuid == gpu.uuid
     return seen.gpu == gpu.index

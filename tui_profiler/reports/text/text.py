@@ -108,7 +108,7 @@ def heading(title: str, provenance: str) -> str:
 
 
 def field(label: str, text: str) -> str:
-    """Return a line with a label; one blank at least is between them."""
+    """Return a line with a label, at least one space and the text."""
     return f"  {label:<{LABEL_CELLS - 1}} {text}"
 
 

@@ -395,7 +395,7 @@ def test_threads_that_run_the_same_root_do_not_mix() -> None:
 
 
 class StartsThread(nn.Module):
-    """Calls its part on a new thread that begins with a copy of this one's context."""
+    """Calls a submodule on a new thread that starts with a copy of this thread's context."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -435,7 +435,7 @@ def test_other_models_are_met_on_threads_while_a_forward_ends() -> None:
         except BaseException as error:
             raised.append(error)
 
-    # New models all the time: each is an entry of its own in the times since the last forward.
+    # Each new model is a new entry in the times since the last forward.
     made: list[Callable[[], nn.Module]] = [lambda: model, lambda: model, Leaf, Leaf]
     threads = [threading.Thread(target=run, args=(one,)) for one in made]
     for thread in threads:

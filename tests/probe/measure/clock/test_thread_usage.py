@@ -103,7 +103,7 @@ def test_a_reading_that_lost_the_core_is_read_again(took: tuple[float, ...], rea
 
 
 def test_no_other_thread_goes_first_because_of_a_reading() -> None:
-    """A call that lets the interpreter's lock go waits for it beside busy threads."""
+    """A call that releases the GIL waits for it beside busy threads."""
     is_over = threading.Event()
 
     def turn() -> None:

@@ -79,7 +79,7 @@ def test_a_wait_for_a_collective_is_in_no_backward_and_ends_with_what_it_was_in(
 
 
 class Event:
-    """One that the device has come to."""
+    """A device event that has completed."""
 
     def record(self) -> None:
         """Do nothing."""

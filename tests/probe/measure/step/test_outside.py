@@ -175,7 +175,7 @@ def test_under_compiled_autograd_no_backward_is_said_to_be_the_loss() -> None:
 
 
 class Checkpointed(torch.nn.Module):
-    """A model with a part that is run again in the backward."""
+    """A model with a submodule that is recomputed in the backward."""
 
     def __init__(self, spent: Spent, *, use_reentrant: bool) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ def as_it_is(graph: torch.fx.GraphModule) -> Callable[..., object]:
 def compiled_steps(
     net: torch.nn.Module, spent: Spent, compiler: Compiler = as_it_is
 ) -> TrainingStep:
-    """Return what is told of steps whose backward pass is compiled as a whole."""
+    """Return the figures of steps whose backward pass runs in compiled autograd."""
     sgd = optimizer(net, spent)
 
     def step() -> None:
@@ -297,7 +297,7 @@ def test_where_stacks_cannot_be_read_no_line_is_told_and_the_reason_is() -> None
     assert (told.lines, told.samples, told.why_no_lines) == ((), 0, NO_FRAMES)
 
 
-@pytest.mark.skipif(not is_locked(), reason="Python runs without its lock")
+@pytest.mark.skipif(not is_locked(), reason="Python runs without the GIL")
 def test_samples_are_told_by_line_again_where_other_models_are_called_no_more() -> None:
     net, metric = Net(Spent()), torch.nn.Linear(WIDTH, WIDTH)
     sgd = torch.optim.SGD(net.parameters(), lr=1e-3)

@@ -130,7 +130,7 @@ def test_gradients_that_are_added_up_take_what_was_predicted(name: str) -> None:
 def recurrent_layer(
     length: int, batch: int, width: int, hidden: int, dtype: torch.dtype = torch.float32
 ) -> Call:
-    """A layer of an LSTM in training, as torch calls oneDNN for it; on meta."""
+    """Return torch's call of oneDNN for a layer of an LSTM in training, on meta."""
     x = torch.empty(length, batch, width, dtype=dtype, device="meta")
     weights = (x.new_empty(4 * hidden, row) for row in (width, hidden, 1, 1))
     states = (x.new_empty(batch, hidden) for _ in range(2))
@@ -141,7 +141,7 @@ def recurrent_layer(
 
 
 TORCH_2_10, TORCH_2_14 = (3, 7), (3, 12)
-"""Their releases of oneDNN."""
+"""Releases of oneDNN that these releases of torch have."""
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ TORCH_2_10, TORCH_2_14 = (3, 7), (3, 12)
 def test_what_a_recurrent_layer_keeps_is_what_torchs_events_had(
     shape: tuple[int, int, int, int], dtype: torch.dtype, before: int, now: int
 ) -> None:
-    """Figures are of ``torch.profiler``'s events with torch 2.10 and 2.14."""
+    """Expected bytes are from ``torch.profiler``'s memory events with torch 2.10 and 2.14."""
     call = recurrent_layer(*shape, dtype)
 
     assert kept_bytes(call, TORCH_2_10) == {3: before}
@@ -164,7 +164,7 @@ def test_what_a_recurrent_layer_keeps_is_what_torchs_events_had(
 
 
 def test_older_releases_have_scratch_space_of_a_recurrent_layer_twice() -> None:
-    """Gates of twenty steps of four, a state and its gradient; measured as above."""
+    """Gates of 20 steps at batch size 4, a state and its gradient; measured as above."""
     buffers = [(20 * 4 * 528, 4), (4 * 128, 4), (4 * 128, 4)]
 
     assert recurrent_scratch(buffers, TORCH_2_10) == pytest.approx(877496, abs=512)
@@ -179,7 +179,7 @@ def test_an_lstm_takes_what_was_predicted_to_a_hundredth(wanted: TrainSpec) -> N
 
 
 def test_an_lstm_without_biases_takes_what_was_predicted() -> None:
-    """torch 2.10 takes its bias for as large as a weight in a fake run."""
+    """In a fake run of torch 2.10, the gradient of the absent bias is as large as a weight."""
     lstm, inputs = nn.LSTM(300, 64, bias=False), Inputs((torch.randn(64, 2, 300),))
     spec = TrainSpec("sgd")
     predicted = trace_step(lstm, [inputs], spec, spec.optimizer).memory

@@ -44,15 +44,15 @@ MOST_LOOKED_AT = 2_000
 MOST_SECONDS = 64
 """Of the last passes that are kept."""
 CALIBRATED = 200
-"""Passes or steps, of which the fastest tells what keeping its times takes."""
+"""Passes or steps, of which the fastest is the cost of keeping their times."""
 MOST_BRIEF = 20_000
-"""Times of one kind, that nobody was told of, that wait to be taken."""
+"""Times of one kind that no listener was told of and that wait to be taken."""
 LONGEST_TOLD = 100e-6
 """Seconds: what took longer was interrupted, or is told by whoever did it."""
 
 
 _CHANGING = RareLock()
-"""Held while who listens is changed: a clock is put on by the program's threads as well."""
+"""Guards the tuples of listeners: the program's threads install clocks as well."""
 
 
 class Listener(Protocol):

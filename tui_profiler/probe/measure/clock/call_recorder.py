@@ -1,7 +1,7 @@
 """One replacement of ``nn.Module.__call__``, and what it records.
 
-1. A thread writes to a list of its own, without a lock: a context variable finds it faster than
-   ``threading.local``, which takes its place where new threads inherit context variables
+1. Each thread writes to its own list, without a lock: a context variable is faster than
+   ``threading.local``, which replaces it if new threads inherit context variables
    (``process/interpreter_lock.py``). The list exists only while the root runs on that thread, so
    calls of other models leave nothing behind.
 2. While no forward is recorded, on any thread, the gate is shut: a call costs nothing.
@@ -293,14 +293,14 @@ class Watching:
         between, self._between = self._between, {}
         if follows:
             between[id(root)] = seconds
-            # A list: another thread may be about to add to it.
+            # A copy: another thread may add an item meanwhile.
             for key, spent in list(between.items()):
                 self.model_seconds[key] = self.model_seconds.get(key, 0.0) + spent
 
     def take(self) -> list[Forward]:
         """Return what finished since the last time."""
-        # Each step is atomic, with the interpreter's lock and without: a lock of our own could be
-        # held by another thread when the process forks.
+        # No lock: another thread could hold it when the process forks. Each step is atomic, with
+        # the GIL and without.
         taken = [self._finished.popleft() for _ in range(len(self._finished))]
         self._pending = 0
         self._modules_before = []  # Or the model would be kept alive until its next forward.

@@ -15,9 +15,9 @@ begins; the mark on the highest node below its entry, when it has ended.
 5. What made a call's inputs is marked at its entry. Nodes that were made between two calls and lead
    to no input of the second (a gate, a residual, a loss before the second forward) are looked for
    from later inputs and from what the caller returns, through nodes that the caller made itself.
-6. Compiled autograd would compile hooks with the graph: ours are taken off before it. It may
-   compile reentrant checkpointing into its graphs: of a pass that came to a node of that it is not
-   known what ran again.
+6. Compiled autograd would compile hooks with the graph: ours are removed before. It may compile
+   reentrant checkpointing into its graphs: if a pass reaches such a node, its recomputation is
+   unknown.
 
 Source of the order: torch/csrc/autograd/engine.cpp, ``CompareNodeTaskTime``.
 """
@@ -61,9 +61,9 @@ MOST_DEPTH = 4
 MOST_HOOKS = 64
 """Kinds of marks of a thread that can be taken off again."""
 MOST_WALKED = 4_000
-"""Nodes of one forward, or of a compiled pass, that are looked at in search of others."""
+"""Nodes of one forward, or of a compiled pass, that a search visits."""
 _REENTRANT = "CheckpointFunctionBackward"
-"""Node of ``torch.utils.checkpoint.CheckpointFunction``, and of libraries' own."""
+"""Node of ``torch.utils.checkpoint.CheckpointFunction``, and of classes of that name elsewhere."""
 MOST_IDLE = 8
 """Threads, above which those that have ended are forgotten."""
 INNER_BEGAN, INNER_ENDED = -1, -2
@@ -229,7 +229,7 @@ class PassSeen(NamedTuple):
     is_compiled: bool = False
     """Whether it went through compiled autograd, past all marks."""
     is_all_seen: bool = True
-    """Whether all that was run again in it was called where it is seen."""
+    """Whether every recomputation in it was observed."""
 
 
 class GraphMarks:
@@ -249,7 +249,7 @@ class GraphMarks:
         self._pass_mark: DeviceMark | None = None
         self._ended_pass = PassSeen()
         self._roots: object = None
-        """What a pass through compiled autograd began with, until it is taken."""
+        """Roots of the last pass through compiled autograd, until it is taken."""
         self.before_next: deque[Callable[[], None]] = deque(maxlen=1)
         """What is called before the next marked forward, on its thread; must not raise."""
 
@@ -326,7 +326,7 @@ class GraphMarks:
         found, self._ended_pass = self._ended_pass, PassSeen()
         roots, self._roots = self._roots, None
         if found.is_compiled:
-            # Not while the pass is timed.
+            # Here, and not in the pass, which is timed.
             return found._replace(is_all_seen=_is_without_reentrant(roots))
         return found
 
@@ -521,7 +521,7 @@ class GraphMarks:
 
 
 def _is_without_reentrant(roots: object) -> bool:
-    """Tell whether no node is of reentrant checkpointing; false where not all are looked at."""
+    """Return whether no node is of reentrant checkpointing; false if not all were visited."""
     try:
         with without_torch_function():
             pending = list(_nodes(roots))
@@ -535,7 +535,7 @@ def _is_without_reentrant(roots: object) -> bool:
             new = {before for before, _ in node.next_functions if before is not None} - seen
             seen |= new
             pending += new
-    except Exception:  # Ours, whatever it is: it must not reach the program.
+    except Exception:  # An internal error: it must not reach the program.
         return False
     return True
 

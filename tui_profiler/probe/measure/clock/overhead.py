@@ -35,8 +35,8 @@ T_OF_SIX = 2.571
 LEAST_SHARE = 1 / 200
 """A forward in so many is recorded at least, or the figures would stand still."""
 LEAST_ROOM = 1 / 20
-"""The part of the budget that recording may always take: what is paid beside it on a busy machine
-would take all that is planned for, and a step of 30 ms was recorded once in 8 s."""
+"""Part of the budget that is always available for recording: on a busy machine the other costs
+would use all that is planned, and a step of 30 ms was recorded once in 8 s."""
 MARGIN = 0.3
 """How much of the budget is planned for. No pair shows what else costs: a forward after a recorded
 one, or after a tick, finds the caches as they left them (1 and 6 % slower on mobilenet_v3_small),

@@ -17,8 +17,8 @@
    no figure.
 4. The garbage collector and ``torch.compile`` tell their own figures: a callback that is taken off
    again, and a counter of Dynamo's, read only where a program has imported it.
-5. The file is read without letting the interpreter's lock go, as ``os.pread`` would: other threads
-   of the program would run first, for many milliseconds.
+5. The file is read without releasing the GIL. ``os.pread`` releases it: other threads of the
+   program would run first, for many milliseconds.
 6. What the collector calls runs no line of Python, or a handler of the program's signals could run
    in it: Python drops what is raised there, a ``SystemExit`` or a ``KeyboardInterrupt`` too.
 7. A file belongs to the thread that opened it: it is closed when the thread ends, and opened anew

@@ -46,7 +46,7 @@ APART = -2
 """Instead of a node: a time that belongs to none that it is inside of, because checkpointing ran
 modules again in it, or because the thread waited for a collective."""
 _COMPILED = "backward passes went through compiled autograd, which runs no marks of ours"
-_COMPILED_AGAIN = "compiled autograd may have run reentrant checkpointing inside of its graphs"
+_COMPILED_AGAIN = "compiled autograd may have run reentrant checkpointing inside its graphs"
 _NOT_NUMBERED = "what some forwards made of autograd's graph is not known"
 FIRST_OTHER = -3
 """Instead of a node: this and those below it are other models, in the order of ``OtherModels``."""
@@ -178,7 +178,7 @@ class StepTimes:
         self.recompute = 0.0
         """Seconds in which modules were run again."""
         self.why_no_recompute = ""
-        """Why that is not all of it; empty where it is."""
+        """Why that is incomplete; empty if it is complete."""
         self.passes: list[PassShares] = []
         self.others: dict[int, float] = {}
         """Backward seconds of other models, without what is inside, by their places."""
@@ -374,9 +374,9 @@ class _PassClock:
 
 
 def calls_again(one: Pass, index: TreeIndex) -> list[tuple[CallsAgain, Recomputed]]:
-    """Return the calls inside of a backward on each thread, with the node of each call.
+    """Return the calls inside a backward on each thread, with the node of each call.
 
-    Of a pass through compiled autograd, without its graphs: nothing is run again by calling them.
+    Calls of compiled autograd's graphs are left out: they are the backward, not recomputation.
     """
     found = []
     for each in one.recomputed:
@@ -393,7 +393,7 @@ def _modules(recomputed: Recomputed) -> list[nn.Module]:
 
 
 def _without_graphs(recomputed: Recomputed, index: TreeIndex) -> Recomputed:
-    """Return the calls without those of captured graphs that are not in the model."""
+    """Return the calls without those of captured graphs that are not part of the model."""
     events, numbers, marks = recomputed.events, recomputed.numbers, recomputed.marks
     kept = [
         place

@@ -362,7 +362,7 @@ def brief_mark_seconds() -> float:
     ends: deque[float] = deque(maxlen=CALIBRATED)
     marks.be_brief(BriefMarks(get_ident(), id(stepped), CALIBRATED, ends.append))
     least = math.inf
-    # Not shared with ``brief_pass_seconds``: one more call would be in what is timed.
+    # Not shared with ``brief_pass_seconds``: the timed part would have one call more.
     for _ in range(CALIBRATED):
         began = perf_counter()
         marks._before_step(stepped, (), {})

@@ -31,7 +31,7 @@ _ON_DEVICE = Unknown("other models' forwards are not timed on a GPU")
 UNDIVIDED = "undivided"
 """Figures of steps of which it is not known what of their passes lies in models: one per reason."""
 UNSEEN_AGAIN = "unseen again"
-"""Figures of steps in which not all that was run again is seen: one per reason."""
+"""Figures of steps whose recomputation was not fully observed: one per reason."""
 _SHARES = ("modules", "others", "outside")
 
 
@@ -118,7 +118,7 @@ def why_undivided(steps: StepSet) -> str:
 
 
 def recompute(steps: StepSet) -> Figure:
-    """Return the seconds of a step in which modules were run again, or why they are not known."""
+    """Return the seconds per step in which modules were recomputed, or why they are unknown."""
     for why in steps.subjects(UNSEEN_AGAIN):
         return Unknown(str(why))
     return steps.mean("recompute")

@@ -55,7 +55,7 @@ class Pass(NamedTuple):
     is_compiled: bool = False
     """Whether it went through compiled autograd, past all marks."""
     is_all_seen: bool = True
-    """Whether all that was run again in it was called where it is seen."""
+    """Whether every recomputation in it was observed."""
     line: Line | None = None
     """Of the program, that it was begun in; None where its step was not recorded."""
 
@@ -328,7 +328,7 @@ class StepRecorder:
 
 
 def _tell_all() -> None:
-    """Have all that happens from now on told; on any thread."""
+    """Report every mark and pass from now on; callable on any thread."""
     MARKS.tell_all()
     ENGINE.tell_all()
 

@@ -2,7 +2,7 @@
 
 A thread of ours reads the frames of one other thread, at most fifty times per second and no more
 often than a part of the budget allows. Nothing is traced or stopped, and no frame is kept. Without
-the interpreter's lock they cannot be read, and nothing is sampled.
+the GIL frames cannot be read, and nothing is sampled.
 """
 
 import linecache
@@ -47,14 +47,14 @@ class LineSampler:
 
     Args:
         budget: what watching may cost, as a share.
-        are_locked: tells whether frames of other threads can be read.
+        are_locked: returns whether frames of other threads can be read.
     """
 
     def __init__(self, budget: float, are_locked: Callable[[], bool] = is_locked) -> None:
         self._budget = budget
         self._are_locked = are_locked
         self.why_not = ""
-        """Why nothing is sampled; empty where it is."""
+        """Why nothing is sampled; empty if samples are taken."""
         self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
         self._stopped = threading.Event()
         self._forward: CodeType | None = None

@@ -1,6 +1,6 @@
 """Profile: times of a forward by layer, the use of the machine, and its energy.
 
-Joules are measured or on paper, and never one for the other.
+Energy is either measured or estimated on paper, and labelled so.
 """
 
 from collections import Counter
