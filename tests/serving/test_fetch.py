@@ -186,7 +186,7 @@ def test_leaving_hangs_up_at_once() -> None:
         assert over.wait(60)
 
 
-def test_a_scrape_that_was_ended_while_it_connected_asks_nothing() -> None:
+def test_a_scrape_that_ends_while_it_connects_sends_no_request() -> None:
     asked: list[str] = []
     with serving(lambda handler: asked.append(handler.path)) as url:
         request = _Request(address(url), 60.0, 100_000)

@@ -249,7 +249,7 @@ def test_the_next_step_is_decided_anew_where_that_is_asked_for() -> None:
     assert passes.passes == counted + 2
 
 
-def test_all_is_told_again_as_soon_as_ends_of_steps_decide_no_more() -> None:
+def test_every_mark_is_reported_again_once_steps_do_not_decide() -> None:
     net = Net(Spent())
     sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
 

@@ -278,7 +278,7 @@ def test_forwards_of_other_models_are_not_the_other_of_steps_that_are_not_record
     assert "Slow.forward" not in {one.function for one in told.lines}
 
 
-def test_where_stacks_cannot_be_read_no_line_is_told_and_the_reason_is() -> None:
+def test_without_readable_stacks_no_line_is_sampled_and_the_reason_is_given() -> None:
     net = Net(Spent())
     sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
     watching = Watched(net, torch.ones(2, WIDTH), records=lambda: True)
