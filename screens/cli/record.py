@@ -99,7 +99,7 @@ def _run(asked: RecordOptions, chosen: Chosen, *, started_at: float) -> int:
     if writer.failure:  # Before anything of the model is started.
         writer.close("", 0.0)
         os.unlink(asked.output)
-        say(asked.output, f"cannot be written: {safe(writer.failure)}", *writer.advice)
+        say(asked.output, f"cannot be written: {safe(writer.failure)}", *writer.remedies)
         return MODEL_FAILED
     began = time.monotonic() - (time.time() - started_at)
 
@@ -144,7 +144,7 @@ def _told(session: Session, writer: Writer, asked: RecordOptions, chosen: Chosen
     written = f"{thousands(writer.frames)} frames, {size(writer.bytes_written)}"
     if writer.failure:
         ended = f"recording ended: {safe(writer.failure)}; what is there is readable"
-        say(asked.output, ended, *writer.advice)
+        say(asked.output, ended, *writer.remedies)
         code = code or MODEL_FAILED
     if writer.dropped:
         say(asked.output, f"{thousands(writer.dropped)} messages dropped: the disk is too slow")

@@ -150,7 +150,7 @@ def _run(asked: RunOptions, appearance: AppearanceOptions, *, started_at: float)
         if writer is not None:
             writer.close("the script ended", now())
             if writer.failure:
-                say(asked.record, f"recording ended: {safe(writer.failure)}", *writer.advice)
+                say(asked.record, f"recording ended: {safe(writer.failure)}", *writer.remedies)
 
 
 def _is_same_file(one: str, other: str) -> bool:

@@ -69,12 +69,12 @@ def test_the_remedy_of_a_writer_depends_on_the_error() -> None:
     full = Writer(os.open("/dev/full", os.O_WRONLY), HEADER)
     full.close("", 0.0)
     assert full.failure == "No space left on device"
-    assert full.advice == ("try another FILE, on a file system with more room",)
+    assert full.remedies == ("try another FILE, on a file system with more room",)
     reader, closed = os.pipe()
     os.close(reader)
     broken = Writer(closed, HEADER)
     broken.close("", 0.0)
-    assert (broken.failure, broken.advice) == ("Broken pipe", ("try another FILE",))
+    assert (broken.failure, broken.remedies) == ("Broken pipe", ("try another FILE",))
 
 
 def test_a_file_that_cannot_be_made_says_what_to_try(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_an_error_of_the_writer_is_said_and_leaves_whole_frames(tmp_path: Path) 
     writer.put(Ended(2**70, True), 1.0)  # msgpack has no integer as large.
     writer.close("done", 2.0)
     assert writer.failure.startswith("internal error: OverflowError: ")
-    assert writer.advice == ()
+    assert writer.remedies == ()
     writer.put(MEASURED[0], 3.0)
     assert writer.waiting == 0
     recording = open_recording(path)

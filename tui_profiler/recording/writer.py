@@ -111,7 +111,7 @@ class Writer:
         """Messages left out because the disk was slower, or longer than a frame may be."""
         self.failure = ""
         """Why nothing is written any more; empty while all is well."""
-        self.advice: tuple[str, ...] = ()
+        self.remedies: tuple[str, ...] = ()
         """A line with a remedy for that failure; empty after an internal error."""
         self._write(preamble(self._salt))
         self._append(msgspec.msgpack.encode(header), 0.0, Kind.HEADER)
@@ -215,12 +215,12 @@ class Writer:
         self._is_dirty = True
         return True
 
-    def _fail(self, why: str, *advice: str) -> None:
+    def _fail(self, why: str, *remedies: str) -> None:
         """End the recording with its last whole frame."""
         with contextlib.suppress(OSError):  # A reader passes over half a frame at the end too.
             os.ftruncate(self._descriptor, self.bytes_written)
         with self._changed:
-            self.failure, self.advice = why, advice
+            self.failure, self.remedies = why, remedies
             self._waiting.clear()
 
     def _sync(self) -> None:

@@ -36,7 +36,8 @@ LEAST_SHARE = 1 / 200
 """A forward in so many is recorded at least, or the figures would stand still."""
 LEAST_ROOM = 1 / 20
 """Part of the budget that is always available for recording: on a busy machine the other costs
-would use all that is planned, and a step of 30 ms was recorded once in 8 s."""
+would use all that is planned, and a training of 30 steps per second was recorded 18 to 24 times a
+minute."""
 MARGIN = 0.3
 """How much of the budget is planned for. No pair shows what else costs: a forward after a recorded
 one, or after a tick, finds the caches as they left them (1 and 6 % slower on mobilenet_v3_small),
