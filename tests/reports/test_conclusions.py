@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from tests.queries.cost.test_opaque import counted
 from tests.small_model import ACT, CEILINGS, FC, ROOT, TRACED, folded, tick
 from tui_profiler.messages import CacheCeiling, RoofQuality
 from tui_profiler.reports.text.sections.summary import told_on_paper, wants
@@ -45,7 +46,8 @@ def test_memory_bound_time_is_that_of_the_level_that_has_most_of_it() -> None:
 
 
 def test_on_paper_no_level_is_named() -> None:
-    assert wants(folded(TRACED)).endswith(
-        "FLOP/B with 3 of 4 operators, at most 10: fewer bytes or faster memory"
-    )
+    whole = folded(tuple(map(counted, TRACED)))
+    assert wants(whole).endswith("1.38 FLOP/B, at most 10: fewer bytes or faster memory")
+    # With an operator of unknown work nothing is advised.
+    assert wants(folded(TRACED)) == ""
     assert told_on_paper(folded(TRACED)) == ""

@@ -18,7 +18,7 @@ from math import prod
 from tui_profiler.figures.units import shape_cell
 from tui_profiler.formatting.text import printable
 from tui_profiler.messages import Cost, Figure, Tensor, Unknown, known
-from tui_profiler.queries.cost.bound import bound, bytes_moved, known_flops, known_macs
+from tui_profiler.queries.cost.bound import bound, known_bytes, known_flops, known_macs
 from tui_profiler.queries.cost.flat import By, FlatRow, flat_table
 from tui_profiler.queries.cost.totals import dearest_modules, frozen, trainable
 from tui_profiler.queries.parameters import weights
@@ -211,8 +211,7 @@ def _work(cost: Cost, *, has_forward: bool) -> tuple[object, ...]:
     """Return multiply-accumulates, FLOPs and bytes; empty where no operator has a formula."""
     if not has_forward:
         return ("", "", "")
-    macs, flops = known_macs(cost), known_flops(cost)
-    return ("" if macs is None else macs, "" if flops is None else flops, bytes_moved(cost))
+    return (_known(known_macs(cost)), _known(known_flops(cost)), _known(known_bytes(cost)))
 
 
 def _flat_cells(row: FlatRow) -> tuple[object, ...]:
@@ -263,6 +262,10 @@ def _point_line(one: Result) -> tuple[object, ...]:
 
 def _digits(value: float | None, digits: int = 9) -> str:
     return "" if value is None else f"{value:.{digits}g}"
+
+
+def _known(figure: int | None) -> object:
+    return "" if figure is None else figure
 
 
 def _whole(figure: Figure) -> object:

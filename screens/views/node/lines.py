@@ -306,7 +306,10 @@ def _item(item: Inside, look: Look) -> Line:
         (
             (f"{name} ", "ink"),
             (fit(axes, 14, look.glyphs.ellipsis) + " ", "muted"),
-            (units.count(item.macs).rjust(6), "ink" if item.macs else "faint"),
+            (
+                (units.UNAVAILABLE if item.macs is None else units.count(item.macs)).rjust(6),
+                "ink" if item.macs else "faint",
+            ),
             (units.size(item.bytes).rjust(10), "ink"),
             (seconds.rjust(6), "ink" if item.seconds is not None else "faint"),
             (

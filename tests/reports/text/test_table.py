@@ -38,18 +38,18 @@ type                   count     FLOP     %
 Conv2d                     1    13.8K  72.9
 Linear                     1    5.13K  27.1
 activation                 1       10   0.1
-other                      1        ·   0.0
+other                      1        –     –
 
 layers by class -- their own operators and parameters
 class                  count    param     FLOP     %
 Conv2d                     1      108    13.8K  72.9
 Linear                     1    2.57K    5.13K  27.1
 ReLU                       1        ·       10   0.1
-Net                        1        ·        ·   0.0
+Net                        1        ·        –     –
 
 operators by intensity -- FLOP/byte, on paper
 band                   count     FLOP     %
-below 10                   4    19.0K 100.0
+below 10                   3    19.0K 100.0
 10 to 50                   0        ·   0.0
 50 to 100                  0        ·   0.0
 above 100                  0        ·   0.0
@@ -60,11 +60,10 @@ compute                    0      0.0       –
 memory                     3    100.0       –
 overhead                   –        –       –
 unexplained                –        –       –
-memory-bound on paper, 1.38 FLOP/B with 3 of 4 operators, at most 10: fewer bytes or faster memory
 
 layers -- including submodules
                                                        params    MAC   FLOP     bytes  FLOP/B  bound
-net  Net                                                2.68K  9.47K  19.0K  13.4 KiB    1.38      M
+net  Net                                                2.68K  9.47K  19.0K  13.4 KiB    1.38      ·
   conv  Conv2d                                            108  6.91K  13.8K  2.17 KiB    6.22      M
   fc  Linear                                            2.57K  2.56K  5.13K  11.1 KiB    0.45      M
   act  ReLU                                                 ·      ·     10      80 B    0.12      M

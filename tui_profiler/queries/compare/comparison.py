@@ -25,6 +25,7 @@ from tui_profiler.queries.compare.alignment import (
     align,
 )
 from tui_profiler.queries.compare.side import Side, SideNode, SideTree
+from tui_profiler.queries.cost.bound import NO_FORMULA
 from tui_profiler.queries.time.standard_error import doubt, is_noise
 from tui_profiler.queries.training.step import PARTS
 
@@ -351,7 +352,7 @@ def _whole(side: Side, index: int, name: FigureName) -> Figure:
     if name == "seconds":
         return _or_no_time(side.seconds(index))
     value = _cost(side.tree.nodes[index], name)
-    return _NO_COST if value is None else value
+    return _why_no_cost(side) if value is None else value
 
 
 def _own(side: Side, index: int, name: FigureName) -> Figure:
@@ -360,7 +361,13 @@ def _own(side: Side, index: int, name: FigureName) -> Figure:
     if name == "seconds":
         return _or_no_time(side.own_seconds(index))
     value = _own_costs(side.tree, name)[index]
-    return _NO_COST if value is None else value
+    return _why_no_cost(side) if value is None else value
+
+
+def _why_no_cost(side: Side) -> Unknown:
+    """Return why a node has no cost: that of the whole model, else of its operators."""
+    whole = side.totals.get("total_flops", _NO_COST)
+    return whole if isinstance(whole, Unknown) else Unknown(NO_FORMULA)
 
 
 @lru_cache(maxsize=16)

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from tui_profiler.figures.units import count, duration
+from tui_profiler.queries.cost.bound import known_macs
 from tui_profiler.queries.panel.phrases import device_text, input_text
 from tui_profiler.session import Session
 from tui_profiler.session.state import History, Log
@@ -24,11 +25,12 @@ def difference(before: Session, after: Session) -> tuple[str, ...]:
     if after.tree is None or before.tree is None or after.tree is before.tree:
         return ()
     time = f"p50 {_changed(former.latency_p50, latter.latency_p50)}"
-    work = _work(before.tree.costs[0].macs, after.tree.costs[0].macs)
+    work = _work(known_macs(before.tree.costs[0]), known_macs(after.tree.costs[0]))
     what = _what(before, after)
     item = _item(before, after)
     long = ", ".join(part for part in (time, item, work) if part)
-    forms = (f"{what}: {long}" if what else long, long, f"{time}, {work}", time)
+    short = f"{time}, {work}" if work else time
+    forms = (f"{what}: {long}" if what else long, long, short, time)
     return tuple(dict.fromkeys(forms))
 
 
@@ -64,7 +66,9 @@ def _percent(old: float, new: float) -> str:
     return f"{'+' if percent > 0 else '−' if percent < 0 else '±'}{abs(percent)} %"
 
 
-def _work(old: int, new: int) -> str:
+def _work(old: int | None, new: int | None) -> str:
+    if old is None or new is None:
+        return ""
     if old == new:
         return "same MAC"
     return f"MAC {count(old)} → {count(new)}"

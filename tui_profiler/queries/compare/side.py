@@ -140,13 +140,15 @@ def _side_tree(tree: Tree) -> SideTree:
 def _totals(session: Session, tree: Tree) -> dict[str, Figure]:
     assert tree.done is not None
     cost, peak = tree.costs[0], tree.done.peak_memory
+    is_counted = bound.known_flops(cost) is not None
+    no_ratio = NOTHING_MOVED if is_counted else bound.why_not_counted(tree)
     found: dict[str, Figure] = {
         "total_parameters": cost.parameters,
         "total_parameter_bytes": cost.parameter_bytes,
         "total_macs": _or_unknown(bound.known_macs(cost), bound.why_not_counted(tree)),
         "total_flops": _or_unknown(bound.known_flops(cost), bound.why_not_counted(tree)),
         "total_memory": _or_unknown(bound.known_bytes(cost), bound.why_not_counted(tree)),
-        "arithmetic_intensity": _or_unknown(bound.intensity(cost), NOTHING_MOVED),
+        "arithmetic_intensity": _or_unknown(bound.intensity(cost), no_ratio),
         "coverage.ops": cost.ops,
         "peak_memory.activations": peak.activations,
         "peak_memory.total": peak_bytes(peak),

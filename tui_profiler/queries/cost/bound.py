@@ -309,9 +309,9 @@ def why_not_counted(tree: Tree) -> str:
 
 
 def intensity(cost: Cost) -> float | None:
-    """Return FLOPs per byte, None where nothing is moved."""
-    moved = bytes_moved(cost)
-    return cost.flops / moved if moved else None
+    """Return FLOPs per byte, None where nothing is moved or no FLOPs are known."""
+    flops, moved = known_flops(cost), bytes_moved(cost)
+    return flops / moved if moved and flops is not None else None
 
 
 def bound(session: Session, node: int, steps: Steps = ()) -> Bound | None:
@@ -374,10 +374,7 @@ def on_paper(cost: Cost) -> Bound | None:
         return None
     kind: BoundKind = "memory" if ratio <= PAPER_RIDGE else "compute"
     side = "at most" if ratio <= PAPER_RIDGE else "above"
-    # Bytes are known of every operator, FLOPs of those with a formula: above 10 it holds.
-    is_least = kind == "memory" and cost.uncosted
-    left = f" with {cost.ops - cost.uncosted} of {cost.ops} operators" if is_least else ""
-    reason = f"{intensity_text(ratio)} FLOP/B{left}, {side} {PAPER_RIDGE:.0f}: {kind}-bound"
+    reason = f"{intensity_text(ratio)} FLOP/B, {side} {PAPER_RIDGE:.0f}: {kind}-bound"
     return Bound(kind, measured=False, intensity=ratio, reason=reason)
 
 
@@ -388,9 +385,9 @@ def why_no_class(cost: Cost) -> str:
     ratio = intensity(cost)
     if ratio is None:
         return NOTHING_MOVED
-    if cost.uncosted and not cost.macs and ratio <= PAPER_RIDGE:
-        # No matrix product was counted: they may be among the operators without a formula.
-        return f"its MACs are not known: {_without_formula(cost)}"
+    if cost.uncosted and ratio <= PAPER_RIDGE:
+        # Bytes are known of every operator, FLOPs of those with a formula: only above 10 it holds.
+        return f"its FLOPs are a lower bound: {_without_formula(cost)}"
     return ""
 
 
@@ -816,6 +813,7 @@ def _with_figures(
     }
     flops_roof = _compute_rate(cost, held.roofs.compute, dtype)
     ridge = flops_roof * memory / moved if flops_roof and memory and moved else None
+    flops = known_flops(cost)
     if kind == "waiting":
         reason = _waiting_reason(session, mix)
     elif is_container:
@@ -841,7 +839,7 @@ def _with_figures(
         compute_share=shares.get("compute"),
         memory_share=shares.get("memory"),
         overhead_share=shares.get("overhead"),
-        flops_per_second=cost.flops / seconds if seconds else None,
+        flops_per_second=None if not seconds or flops is None else flops / seconds,
         bytes_per_second=moved / seconds if seconds else None,
         intensity=intensity(certain),
         ridge=ridge,

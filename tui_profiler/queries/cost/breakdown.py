@@ -4,8 +4,9 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from tui_profiler.messages import Cost, Node
+from tui_profiler.messages import Cost, Node, Unknown
 from tui_profiler.queries.cost.bound import KINDS, BoundKind, node_parts, on_paper
+from tui_profiler.queries.cost.distribution import shared
 from tui_profiler.session import Session, Tree
 
 OpType: TypeAlias = Literal[
@@ -98,9 +99,9 @@ class TypeShare(Struct, frozen=True):
     type: OpType
     count: int
     """Calls in one forward."""
-    flops: int
+    flops: int | Unknown
     share: float | None
-    """Of all FLOPs; None where there are none."""
+    """Of all FLOPs; None where there are none, or these are not known."""
 
 
 class BoundShare(Struct, frozen=True):
@@ -134,16 +135,18 @@ def breakdown(tree: Tree) -> tuple[TypeShare, ...]:
     """Return the operators by type, most FLOPs first; counts and FLOPs of one forward."""
     counts: dict[OpType, int] = {}
     flops: dict[OpType, int] = {}
+    uncosted: dict[OpType, int] = {}
     for node, cost in _ops(tree):
         kind = op_type(node)
+        uncosted[kind] = uncosted.get(kind, 0) + cost.uncosted
         counts[kind] = counts.get(kind, 0) + cost.ops
         flops[kind] = flops.get(kind, 0) + cost.flops
     whole = sum(flops.values())
     found = [
-        TypeShare(kind, counts[kind], flops[kind], flops[kind] / whole if whole else None)
+        TypeShare(kind, counts[kind], *shared(tree, flops[kind], uncosted[kind], whole))
         for kind in counts
     ]
-    return tuple(sorted(found, key=lambda part: (-part.flops, -part.count, part.type)))
+    return tuple(sorted(found, key=lambda part: (-(part.share or 0.0), -part.count, part.type)))
 
 
 def architecture(parts: tuple[TypeShare, ...], *, has_attention: bool) -> Architecture:

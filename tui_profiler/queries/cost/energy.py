@@ -242,7 +242,8 @@ def _flops_per_joule(session: Session, joules: float) -> Figure:
         return Unknown(f"the joules are those of an average forward: {MIXED}")
     if joules <= 0:
         return Unknown("the counter did not move")
-    return tree.costs[0].flops / joules
+    flops = bound.known_flops(tree.costs[0])
+    return Unknown(bound.why_not_counted(tree)) if flops is None else flops / joules
 
 
 class PaperEnergy(Struct, frozen=True):
@@ -258,7 +259,7 @@ def energy_on_paper(session: Session, node: int) -> PaperEnergy | Unknown:
     tree = session.tree
     if tree is None or not tree.has_forward:
         return Unknown("there is no forward to estimate")
-    if not bound.is_counted(tree.costs[node]):
+    if bound.known_flops(tree.costs[node]) is None:
         return Unknown(bound.why_not_counted(tree))
     low = high = 0.0
     for inside in range(node, tree.ends[node]):

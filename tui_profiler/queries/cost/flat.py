@@ -28,6 +28,7 @@ from tui_profiler.session import Session, Tree
 from tui_profiler.session.columns import CalledOperator
 
 By: TypeAlias = Literal["module", "class", "operator"]
+_Work: TypeAlias = Literal["macs", "flops", "bytes", "uncosted"]
 """What one row stands for."""
 Column: TypeAlias = Literal[
     "name",
@@ -339,8 +340,8 @@ class _Sums:
             gpu=self._gpu(nodes, is_op=is_op),
             allocated=self._allocated(nodes),
             parameters=sum(self._parameters.get(node, 0) for node in nodes),
-            macs=work or self._work("macs", nodes),
-            flops=work or self._work("flops", nodes),
+            macs=work or self._counted("macs", nodes),
+            flops=work or self._counted("flops", nodes),
             bytes_moved=work or self._work("bytes", nodes),
             input=_alike(tree.nodes[node].inputs for node in nodes),
             output=_alike(tree.nodes[node].outputs for node in nodes),
@@ -460,16 +461,24 @@ class _Sums:
                 values.append(figure)
         return sum(values) if values else why
 
-    def _work(self, column: Literal["macs", "flops", "bytes"], nodes: tuple[int, ...]) -> int:
+    def _counted(self, column: _Work, nodes: tuple[int, ...]) -> int | Unknown:
+        """Return MACs or FLOPs; none of what nobody counted."""
+        found = self._work(column, nodes)
+        is_known = found or not self._work("uncosted", nodes)
+        return found if is_known else Unknown(why_not_counted(self._tree))
+
+    def _work(self, column: _Work, nodes: tuple[int, ...]) -> int:
         return sum(self._own_work(column, node) for node in nodes)
 
-    def _own_work(self, column: Literal["macs", "flops", "bytes"], node: int) -> int:
+    def _own_work(self, column: _Work, node: int) -> int:
         tree = self._tree
 
         def figure(index: int) -> int:
             cost = tree.costs[index]
             if column == "bytes":
                 return bytes_moved(cost)
+            if column == "uncosted":
+                return cost.uncosted
             return cost.macs if column == "macs" else cost.flops
 
         if tree.nodes[node].kind == "op":

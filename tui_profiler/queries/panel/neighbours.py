@@ -4,7 +4,7 @@ from heapq import nlargest
 
 from msgspec import Struct
 
-from tui_profiler.queries.cost.bound import BoundKind, bound, bytes_moved
+from tui_profiler.queries.cost.bound import BoundKind, bound, bytes_moved, known_macs
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of
 from tui_profiler.session import Session, Tree
 
@@ -97,7 +97,7 @@ class Inside(Struct, frozen=True):
     """As the model gave it: not safe yet."""
     seconds: float | None
     """Per forward; None where it is not measured."""
-    macs: int
+    macs: int | None
     bytes: int
     share: float | None
     """Of the node around it: of its time where that is measured, else of its MACs."""
@@ -149,7 +149,7 @@ def _inside(session: Session, tree: Tree, child: int, around: int) -> Inside:
         node=child,
         name=tree.nodes[child].name,
         seconds=seconds,
-        macs=cost.macs,
+        macs=known_macs(cost),
         bytes=bytes_moved(cost),
         share=share,
         kind=found.kind if found is not None else None,

@@ -14,6 +14,7 @@ from collections import Counter
 from msgspec import Struct
 
 from tui_profiler.messages import Checkpointing, Figure, PassCost, Unknown, known
+from tui_profiler.queries.cost.bound import known_macs, why_not_counted
 from tui_profiler.queries.cost.ceilings import usable_roofs
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.training import NodeCost
@@ -99,6 +100,8 @@ def step_flops(session: Session) -> StepFlops | Unknown:
     count = passes(session)
     if count is None:
         return _NO_STEP
+    if known_macs(tree.costs[0]) is None:
+        return Unknown(why_not_counted(tree))
     forwards, backwards = count
     backward = cost.cost.backward.macs + cost.cost.loss_backward.macs
     forward = tree.costs[0].macs + cost.cost.loss_forward.macs

@@ -14,6 +14,7 @@ from tui_profiler.queries.cost.bound import (
     bound,
     bytes_moved,
     intensity,
+    known_flops,
     known_macs,
 )
 from tui_profiler.queries.cost.energy import replay_of
@@ -161,7 +162,7 @@ class Figures:
             macs=_macs(cost) if has_forward else "unavailable",
             bounded=tree.bounded.get(node),
             bytes_moved=(bytes_moved(cost) if has_forward else cost.parameter_bytes) or "zero",
-            intensity=(intensity(cost) or "zero") if has_forward else "unavailable",
+            intensity=_intensity(cost) if has_forward else "unavailable",
             seconds=missing if seconds is None else seconds,
             # There is no 95th percentile of a sum.
             p95="unavailable" if steps else missing if timing is None else timing.p95,
@@ -283,6 +284,10 @@ class Figures:
 def _runs(tree: Tree, node: int) -> bool:
     """Say if anything inside a node that is never called itself does work."""
     return tree.costs[node].ops > 0
+
+
+def _intensity(cost: Cost) -> Value:
+    return "unavailable" if known_flops(cost) is None else intensity(cost) or "zero"
 
 
 def _macs(cost: Cost) -> Value:

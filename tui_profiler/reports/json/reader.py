@@ -52,6 +52,7 @@ class _Layer(Struct):
     calls: Count | None = None
     macs: Count | None = None
     flops: Count | None = None
+    uncosted: Count | None = None
     memory: Count | None = None
     output_shape: tuple[Count, ...] | None = None
     timing: _Timing | None = None
@@ -161,8 +162,9 @@ def _nodes(layers: list[_Layer], whole: dict[str, object]) -> tuple[SideNode, ..
                 layer.calls,
                 layer.output_shape,
                 layer.parameters,
-                layer.macs,
-                layer.flops,
+                # Reports of older versions have 0 where nothing was counted.
+                layer.macs or (None if layer.uncosted else layer.macs),
+                layer.flops or (None if layer.uncosted else layer.flops),
                 layer.memory,
             )
         )

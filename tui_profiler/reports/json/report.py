@@ -783,7 +783,7 @@ def _phases(session: Session) -> list[PhaseCost]:
 
 def _totals(tree: Tree, done: messages.TraceDone) -> Totals:
     cost, why = tree.costs[0], bound.why_not_counted(tree)
-    no_ratio = _NOTHING_MOVED if bound.is_counted(cost) else why
+    no_ratio = why if bound.known_flops(cost) is None else _NOTHING_MOVED
     return Totals(
         total_parameters=cost.parameters,
         total_parameter_bytes=cost.parameter_bytes,
@@ -823,7 +823,7 @@ def _bottlenecks(session: Session) -> Bottlenecks:
     shares = bound_shares(session)
     by_time = "operators are assigned to this class by their times only: see time_share"
     tree = session.tree
-    is_known = tree is None or not len(tree) or bound.is_counted(tree.costs[0])
+    is_known = tree is None or not len(tree) or bound.known_flops(tree.costs[0]) is not None
     unseen = "" if tree is None or is_known else bound.why_not_counted(tree)
     not_timed = (
         why_times_do_not_fit(session)
@@ -868,7 +868,7 @@ def _layer(
     node, cost = tree.nodes[index], tree.costs[index]
     found = bound.bound(session, index)
     why = bound.why_not_counted(tree)
-    no_ratio = _NOTHING_MOVED if bound.is_counted(cost) else why
+    no_ratio = why if bound.known_flops(cost) is None else _NOTHING_MOVED
     return Layer(
         name=node.name,
         path=node.path,

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from tui_profiler.messages import NO_FORWARD, Figure, Gpu, Sample, Unknown
-from tui_profiler.queries.cost.bound import bound, bytes_moved
+from tui_profiler.queries.cost.bound import bound, known_bytes, known_flops, known_macs
 from tui_profiler.queries.cost.totals import is_estimated_rate
 from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
 from tui_profiler.queries.training.step import step_parts, timed_backward
@@ -165,10 +165,9 @@ def _annotations(session: Session, tree: Tree, at: int) -> Annotations:
         "type": node.type,
         "calls": node.calls,
         "parameters": cost.parameters,
-        "macs": cost.macs,
-        "flops": cost.flops,
-        "bytes": bytes_moved(cost),
     }
+    known = {"macs": known_macs(cost), "flops": known_flops(cost), "bytes": known_bytes(cost)}
+    found |= {name: figure for name, figure in known.items() if figure is not None}
     if cost.uncosted:
         found["uncosted"] = cost.uncosted
     held, seconds = bound(session, at), node_seconds(session, at)

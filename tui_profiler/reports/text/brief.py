@@ -205,9 +205,14 @@ def _by_flops(session: Session, tree: Tree, top: int) -> _Rows:
     whole = tree.costs[0].flops
 
     def figures(at: int) -> tuple[str, ...]:
-        own = bound.own_cost(tree, at).flops
-        part = figure_text.percent(own / whole if whole else None)
-        return (units.count(own), part, units.count(tree.costs[at].parameters), _class(session, at))
+        own = bound.known_flops(bound.own_cost(tree, at))
+        part = figure_text.percent(own / whole if whole and own is not None else None)
+        return (
+            figure_text.figure(own, units.count),
+            part,
+            units.count(tree.costs[at].parameters),
+            _class(session, at),
+        )
 
     titles = ("self FLOP", "%", "params", "bound")
     nodes = totals.top_modules(session, "flops", top)

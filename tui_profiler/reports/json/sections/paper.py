@@ -63,7 +63,7 @@ class OperatorType(Part, frozen=True):
     type: OpType
     count: Count
     """Calls in one forward."""
-    flops: Count
+    flops: Known[Count]
     share: Size | None
     """Share of all FLOPs."""
 
@@ -76,7 +76,7 @@ class LayerType(Part, frozen=True):
     count: Count
     parameters: Count
     """Owned directly by these modules."""
-    flops: Count
+    flops: Known[Count]
     """Of the operators that they call directly."""
     share: Size | None
     """Share of all FLOPs."""

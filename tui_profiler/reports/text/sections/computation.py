@@ -2,7 +2,7 @@
 
 from tui_profiler.figures.units import UNAVAILABLE, ZERO, count, quantity, shape, size, thousands
 from tui_profiler.figures.units import intensity as intensity_text
-from tui_profiler.messages import NO_FORWARD
+from tui_profiler.messages import NO_FORWARD, Unknown
 from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.breakdown import breakdown
 from tui_profiler.queries.cost.distribution import intensity_bands
@@ -69,7 +69,7 @@ def _phases(session: Session) -> list[Part]:
             shape(tree.inputs[0].shape) if tree.inputs else UNAVAILABLE,
             figure_text.figure(bound.known_macs(tree.costs[0]), count),
             figure_text.figure(bound.known_flops(tree.costs[0]), count),
-            size(bound.bytes_moved(tree.costs[0])),
+            figure_text.figure(bound.known_bytes(tree.costs[0]), size),
             size(known_peak_bytes(tree.done.peak_memory)) if tree.done else UNAVAILABLE,
         )
         for tree in session.phases
@@ -85,10 +85,14 @@ def _phases(session: Session) -> list[Part]:
 def types_grid(tree: Tree) -> Grid:
     """Return calls and FLOP by type of operator."""
     rows = tuple(
-        (part.type, thousands(part.count), count(part.flops), figure_text.percent(part.share))
+        (part.type, thousands(part.count), _counted(part.flops), figure_text.percent(part.share))
         for part in breakdown(tree)
     )
     return Grid((short(names("type of operator"), "type", 20), *_CALLS), rows)
+
+
+def _counted(flops: int | Unknown) -> str:
+    return UNAVAILABLE if isinstance(flops, Unknown) else count(flops)
 
 
 def bands_grid(tree: Tree) -> Grid:
@@ -122,7 +126,7 @@ def _layer(session: Session, tree: Tree, at: int, *, in_full: bool) -> tuple[str
         UNAVAILABLE if macs is None else mark + count(macs),
         UNAVAILABLE if flops is None else count(flops),
         UNAVAILABLE if moved is None else size(moved) if moved else ZERO,
-        ZERO if ratio is None else intensity_text(ratio),
+        intensity_text(ratio) if ratio is not None else UNAVAILABLE if flops is None else ZERO,
         ZERO if found is None else _class(session, found),
     )
 

@@ -82,12 +82,13 @@ def _figures(
     ratio = bound.intensity(cost)
     mark = {"at most": "≤", "about": "~", None: ""}[tree.bounded.get(at)] if cost.macs else ""
     macs, flops, moved = bound.known_macs(cost), bound.known_flops(cost), bound.known_bytes(cost)
+    none = units.UNAVAILABLE if flops is None else units.ZERO
     return (
         units.count(cost.parameters),
         units.UNAVAILABLE if macs is None else mark + units.count(macs),
         units.UNAVAILABLE if flops is None else units.count(flops),
         units.UNAVAILABLE if moved is None else units.size(moved) if moved else units.ZERO,
-        units.ZERO if ratio is None else units.intensity(ratio),
+        none if ratio is None else units.intensity(ratio),
         *(_times(session, at, times) if times is not None else ()),
         _letter(session, at, is_timed=times is not None),
     )

@@ -1,6 +1,7 @@
 """A training step on paper: its cost beside the forward, and who is alive at its peak."""
 
 from tui_profiler.figures.units import (
+    UNAVAILABLE,
     duration,
     quantity,
     share,
@@ -77,7 +78,7 @@ def _work(session: Session, tree: Tree, cost: TrainingCost) -> list[tuple[str, s
     step = cost.optimizer_step
     flops = paper.step_flops(session)
     return [
-        ("forward", f"{quantity(forward.macs, 'MAC')}, {quantity(forward.flops, 'FLOP')}"),
+        ("forward", figure_text.work(tree)),
         ("backward", f"{_cost(cost.backward)}{ratio}"),
         ("recomputed", _cost(cost.recomputed) if cost.recomputed.macs else ""),
         ("of the loss", _cost(cost.loss_forward) if cost.loss_forward.ops else ""),
@@ -93,7 +94,10 @@ def _work(session: Session, tree: Tree, cost: TrainingCost) -> list[tuple[str, s
 def _cost(cost: PassCost) -> str:
     least = "at least " if cost.uncosted else ""
     macs = f"{quantity(cost.macs, 'MAC')}, " if cost.macs else ""
-    return f"{macs}{least}{quantity(cost.flops, 'FLOP')}, {size(paper.bytes_of(cost))}"
+    flops = f"{least}{quantity(cost.flops, 'FLOP')}"
+    if not cost.flops and cost.uncosted:
+        flops = f"{UNAVAILABLE} FLOP"
+    return f"{macs}{flops}, {size(paper.bytes_of(cost))}"
 
 
 def _utilisation(session: Session) -> list[tuple[str, str]]:
