@@ -1,12 +1,19 @@
 """What scraping costs the program, and whether the exporter grows.
 
     python -m benchmarks.watching.exporting [--pairs 10] [--seconds 4] [--scrapes 3000]
+    python -m benchmarks.watching.exporting --minutes 60
 
 1. ``tui-profiler export --run`` follows a training loop. In turn, for some seconds each, it is
    scraped 20 times a second and not at all; the loop itself notes when each step ends. Printed is
    the ratio of the median steps, of neighbouring pairs, with a 95 % interval by bootstrap.
 2. Then it is scraped as often as Prometheus does in 12 hours. Printed is the resident memory of the
    exporter before and after.
+
+With ``--minutes`` instead: a program that runs a forward ten times a second, so that it is there on
+every tick, is scraped every 15 s for so long, after 20 minutes in which the histories of the
+session fill (480 ticks, 300 samples, 900 seconds). Printed is the resident memory of the exporter
+by thirds. Exits with 1 where the median of the last third is over 0.25 MiB above that of the
+second: on a busy machine ticks are fewer, and the histories fill in the first.
 """
 
 import argparse
@@ -35,7 +42,17 @@ with open(sys.argv[1], "w", buffering=1) as file:
         optimizer.step()
         print(time.monotonic(), file=file)
 """
+CALM = """
+import sys, time, torch
+torch.set_num_threads(1)
+net = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(8)])
+while True:
+    with torch.no_grad():
+        net(torch.randn(64, 256))
+    time.sleep(0.1)
+"""
 _PER_SECOND = 20
+_FILL_MINUTES, _EVERY_SECONDS, _MOST_GROWTH = 20, 15.0, 2**18
 
 
 def main() -> int:
@@ -43,16 +60,19 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--scrapes", type=int, default=3000)
+    parser.add_argument("--minutes", type=float, default=0.0)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         loop, steps = Path(folder) / "loop.py", Path(folder) / "steps"
-        loop.write_text(LOOP)
+        loop.write_text(CALM if asked.minutes else LOOP)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{free.getsockname()[1]}"
         command = [sys.executable, "-m", "tui_profiler", "export", "--listen", address]
         program = subprocess.Popen([*command, "--run", str(loop), str(steps)])
         try:
+            if asked.minutes:
+                return _hold(f"http://{address}/metrics", psutil.Process(program.pid), asked)
             _compare(f"http://{address}/metrics", steps, asked)
             _grow(f"http://{address}/metrics", psutil.Process(program.pid), asked.scrapes)
         finally:
@@ -100,11 +120,30 @@ def _grow(url: str, exporter: psutil.Process, scrapes: int) -> None:
     print(f"{scrapes} scrapes of {max(sizes):,} bytes: {grown / 2**20:+.2f} MiB resident")
 
 
-def _wait(url: str) -> None:
+def _hold(url: str, exporter: psutil.Process, asked: argparse.Namespace) -> int:
+    _wait(url, b"tui_profiler_forwards_total")
+    began, fill = time.monotonic(), 60 * _FILL_MINUTES
+    found: list[int] = []
+    while (passed := time.monotonic() - began) < fill + 60 * asked.minutes:
+        urlopen(url, timeout=60).read()
+        if passed >= fill:
+            found.append(exporter.memory_info().rss)
+        time.sleep(_EVERY_SECONDS)
+    third = len(found) // 3
+    thirds = [
+        statistics.median(found[at * third : (at + 1) * third if at < 2 else None])
+        for at in range(3)
+    ]
+    told = ", ".join(f"{one / 2**20:.2f}" for one in thirds)
+    print(f"{asked.minutes:g} minutes, {len(found)} scrapes: {told} MiB resident by thirds")
+    return int(thirds[2] - thirds[1] > _MOST_GROWTH)
+
+
+def _wait(url: str, name: bytes = b"tui_profiler_step_mean_seconds") -> None:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         try:
-            if b"tui_profiler_step_mean_seconds" in urlopen(url, timeout=60).read():
+            if name in urlopen(url, timeout=60).read():
                 return
         except OSError:
             pass
