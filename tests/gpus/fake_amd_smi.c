@@ -80,9 +80,14 @@ int amdsmi_get_gpu_asic_info(void *handle, struct asic *asic) {
     snprintf(asic->serial, 256, "12AB34CD56EF789%d", number(handle));
     return 0;
 }
+static const char *told_uuid;
+void fake_uuid(const char *uuid) { told_uuid = uuid; }
 int amdsmi_get_gpu_device_uuid(void *handle, uint32_t *length, char *uuid) {
     ASK(number(handle));
-    snprintf(uuid, *length, "aaff740%d-0000-1000-80f3-2fe4a3d1b0c8", number(handle));
+    if (told_uuid)
+        snprintf(uuid, *length, "%s", told_uuid);
+    else
+        snprintf(uuid, *length, "aaff740%d-0000-1000-80f3-2fe4a3d1b0c8", number(handle));
     return 0;
 }
 

@@ -66,12 +66,16 @@ struct core {
     char name[256];
 };
 struct device { int32_t stype; void *next; struct core core; uint32_t subdevices; char texts[6][64]; };
+static int has_no_uuid;
+void fake_no_uuid(void) { has_no_uuid = 1; }
 int zesDeviceGetProperties(void *handle, struct device *device) {
     ASK(number(handle));
     if (device->stype != 1) return INVALID;
     device->core.type = number(handle) == PROCESSOR ? CPU_TYPE : GPU_TYPE;
-    device->core.uuid[0] = 0x86;
-    device->core.uuid[15] = number(handle);
+    if (!has_no_uuid) {
+        device->core.uuid[0] = 0x86;
+        device->core.uuid[15] = number(handle);
+    }
     snprintf(device->core.name, 256, "Intel Fake GPU %d", number(handle) + 1);
     return 0;
 }

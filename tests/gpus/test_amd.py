@@ -283,3 +283,13 @@ print("amdsmi" in sys.modules)
     told, has_imported = run(tmp_path, program)
     assert msgspec.json.decode(told, type=Unknown).reason == reason
     assert has_imported == b"False"
+
+
+def test_a_uuid_that_identifies_no_gpu_is_none(driver: Path) -> None:
+    told = ("N/A", "00000000-0000-0000-0000-000000000000")
+    program = "".join(
+        f"fake.fake_uuid({uuid.encode()!r}); amd = Amd(); show(amd.gpus(0.0))\n" for uuid in told
+    )
+    for gpus in readings(driver, program):
+        assert not isinstance(gpus, Unknown)
+        assert [gpu.uuid for gpu in gpus] == ["", ""]

@@ -200,3 +200,9 @@ print("pyzes" in sys.modules)
     told, has_imported = run(tmp_path, program)
     assert msgspec.json.decode(told, type=Unknown).reason == reason
     assert has_imported == b"False"
+
+
+def test_a_uuid_of_zeros_identifies_no_gpu(driver: Path) -> None:
+    (gpus,) = readings(driver, "fake.fake_no_uuid(); show(intel.gpus(0.0))")
+    assert not isinstance(gpus, Unknown)
+    assert [gpu.uuid for gpu in gpus] == ["", ""]

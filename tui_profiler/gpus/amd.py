@@ -30,6 +30,7 @@ from tui_profiler.gpus.driver import (
     Opened,
     import_binding,
     most_memory_first,
+    sure_uuid,
     unless_absent,
 )
 from tui_profiler.messages import EccErrors, Figure, Gpu, GpuLinks, GpuProcess, Unknown
@@ -201,7 +202,7 @@ class _Device:
         self._name = named if named not in ("", "N/A") else "AMD GPU"
         self._serial = "" if isinstance(chip, Unknown) else _hexadecimal(chip.get("asic_serial"))
         uuid = self._ask("amdsmi_get_gpu_device_uuid")
-        self.uuid = "" if isinstance(uuid, Unknown) else str(uuid)
+        self.uuid = "" if isinstance(uuid, Unknown) else sure_uuid(str(uuid))
 
     def gpu(self, seen: list[str]) -> Gpu:
         """Ask for everything.

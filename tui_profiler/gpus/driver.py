@@ -33,6 +33,11 @@ class OfProcesses(NamedTuple):
     """As ``Gpu.uuid``: another process may number the GPUs differently, or see others."""
 
 
+def sure_uuid(told: str) -> str:
+    """Return a UUID as the driver told it, empty where that identifies no GPU."""
+    return told if told.upper() != "N/A" and told.strip("0-") else ""
+
+
 def most_memory_first(found: Iterable[GpuProcess]) -> tuple[GpuProcess, ...]:
     """Return the processes with most memory, at most ``MOST_PROCESSES``."""
 

@@ -28,6 +28,7 @@ from tui_profiler.gpus.driver import (
     Opened,
     import_binding,
     most_memory_first,
+    sure_uuid,
     unless_absent,
 )
 from tui_profiler.messages import EccErrors, Figure, Gpu, GpuLinks, GpuProcess, Unknown
@@ -200,7 +201,7 @@ class _Device:
         """Whether no handle of it works any more."""
         name = b"" if described is None else described.name
         self._name = name.decode(errors="replace") or "Intel GPU"
-        self.uuid = "" if described is None else bytes(described.uuid.id).hex()
+        self.uuid = "" if described is None else sure_uuid(bytes(described.uuid.id).hex())
         self._engines = self._domains("EngineGroups", "Engine", "engine")
         self._powers = self._domains("PowerDomains", "Power", "pwr", "power")
         self._clocks = self._domains("FrequencyDomains", "Frequency", "freq")

@@ -20,6 +20,7 @@ from tui_profiler.formatting.canvas import ASCII
 from tui_profiler.messages.hardware import Replay
 from tui_profiler.session import EMPTY, Session, apply
 
+NO_MATCH = "processes – programs cannot be matched to this GPU: a UUID is missing"
 HOSTILE = "\x1b[31m[/nope]"
 
 
@@ -124,6 +125,35 @@ def test_programs_on_a_gpu_are_named_as_those_on_the_cores_are() -> None:
         replace(FULL, gpus=(replace(GPU, processes=(messages.GpuProcess(5, 1.0, unknown),)),))
     )
     assert part(before, "gpu 0: NVIDIA Fake")[-1] == "process 5 1 B –"
+
+
+@pytest.mark.parametrize(
+    ("own", "viewers", "last"),
+    [
+        # The viewer's GPU 1 may be this one or any other.
+        ("GPU-a", ("GPU-b", ""), NO_MATCH),
+        ("", ("GPU-b", "GPU-a"), NO_MATCH),
+        ("GPU-a", ("GPU-b", "GPU-a"), "second 1 B 0.0 % pid 79"),
+        ("", ("GPU-b", ""), "second 1 B 0.0 % pid 79"),
+        ("GPU-a", ("", ""), "second 1 B 0.0 % pid 79"),  # An older recording.
+    ],
+)
+def test_programs_are_matched_by_number_only_where_no_uuid_is_missing(
+    own: str, viewers: tuple[str, str], last: str
+) -> None:
+    unknown = messages.Unknown("no recent kernel of this process")
+    first, second = viewers
+    seen = messages.ProgramsSeen(
+        *(2.0, (), 0.0, 9, messages.Pressure(unknown, unknown, unknown)),
+        gpu_programs=(
+            messages.GpuProgramUse(0, 77, "first", 2.0, 0.5, first),
+            messages.GpuProgramUse(1, 79, "second", 1.0, 0.0, second),
+        ),
+    )
+    gpu = replace(GPU, index=1, uuid=own, processes=())
+    shown = part(apply(measured(replace(FULL, gpus=(gpu,))), seen), "gpu 0: NVIDIA Fake")
+    assert " ".join(shown).rstrip().endswith(last)
+    assert not any("first" in line for line in shown)
 
 
 def test_temperatures_errors_and_links_have_their_lines() -> None:

@@ -1,5 +1,6 @@
 """Who has the cores: the thread that runs forwards, this process, the other programs."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tui_profiler.figures.units import share
@@ -8,6 +9,7 @@ from tui_profiler.messages import (
     Gpu,
     GpuProgramsUnknown,
     GpuProgramUse,
+    ProgramsSeen,
     ProgramUse,
     ThreadTime,
     Unknown,
@@ -19,6 +21,7 @@ from tui_profiler.session import Session
 _THROTTLED_SECONDS = 10.0
 _BELOW = 0.005
 """Of a core: who takes less is not told."""
+_NO_MATCH = Unknown("programs cannot be matched to this GPU: a UUID is missing")
 
 
 class CoresUsed(NamedTuple):
@@ -58,15 +61,30 @@ def own_pid(session: Session) -> int | None:
 
 def gpu_programs(session: Session, gpu: Gpu) -> tuple[GpuProgramUse, ...]:
     """Return the processes that use a GPU, most memory first."""
-    seen = session.programs.gpu_programs if session.programs is not None else ()
-    return () if isinstance(seen, Unknown) else tuple(one for one in seen if _is_of(one, gpu))
+    seen = session.programs
+    if seen is None or isinstance(seen.gpu_programs, Unknown):
+        return ()
+    return tuple(one for one in seen.gpu_programs if _is_of(one, gpu, seen))
 
 
-def _is_of(seen: GpuProgramUse | GpuProgramsUnknown, gpu: Gpu) -> bool:
-    """Return whether both are the same GPU: the viewer's number may differ from the probe's."""
-    if seen.uuid and gpu.uuid:
-        return seen.uuid == gpu.uuid
-    return seen.gpu == gpu.index
+def _is_of(one: GpuProgramUse | GpuProgramsUnknown, gpu: Gpu, seen: ProgramsSeen) -> bool:
+    """Return whether both are the same GPU.
+
+    The viewer's number may differ from the probe's: it counts only where neither has a UUID, or
+    the viewer has none of any GPU, as in older recordings.
+    """
+    if one.uuid and gpu.uuid:
+        return one.uuid == gpu.uuid
+    return one.gpu == gpu.index and not one.uuid and not (gpu.uuid and _has_uuids(seen))
+
+
+def _has_uuids(seen: ProgramsSeen) -> bool:
+    return any(one.uuid for one in _on_gpus(seen))
+
+
+def _on_gpus(seen: ProgramsSeen) -> Iterator[GpuProgramUse | GpuProgramsUnknown]:
+    yield from () if isinstance(seen.gpu_programs, Unknown) else seen.gpu_programs
+    yield from seen.gpu_programs_unknown
 
 
 def gpu_programs_unknown(session: Session, gpu: Gpu) -> Unknown | None:
@@ -76,7 +94,13 @@ def gpu_programs_unknown(session: Session, gpu: Gpu) -> Unknown | None:
         return None
     if isinstance(seen.gpu_programs, Unknown):
         return seen.gpu_programs
-    return next((one.why for one in seen.gpu_programs_unknown if _is_of(one, gpu)), None)
+    for unread in seen.gpu_programs_unknown:
+        if _is_of(unread, gpu, seen):
+            return unread.why
+    for one in _on_gpus(seen):
+        if one.gpu == gpu.index and bool(one.uuid) != bool(gpu.uuid) and not _is_of(one, gpu, seen):
+            return _NO_MATCH
+    return None
 
 
 class Throttled(NamedTuple):
