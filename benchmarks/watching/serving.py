@@ -310,9 +310,11 @@ class Trial:
             }
             self._same(f"{kind}_count", found[f"{kind}_count"], counts[float("inf")])
             for share, quantile in ((0.5, "p50"), (0.95, "p95")):
-                self._same(
-                    f"{kind}_{quantile}_s", found[f"{kind}_{quantile}_s"], _quantile(counts, share)
-                )
+                ours, expected = found[f"{kind}_{quantile}_s"], _quantile(counts, share)
+                if ours is None:  # In the first bucket.
+                    self._within(f"{kind}_{quantile}_s", [0.0, min(counts)], expected)
+                else:
+                    self._same(f"{kind}_{quantile}_s", ours, expected)
 
     def clients(self, clients: Clients, began: float, ended: float) -> dict[str, float]:
         """Compare with what the clients measured between the two responses; return it."""
@@ -359,7 +361,9 @@ class Trial:
     def _within(self, name: str, bucket: list[float], other: float) -> None:
         above, up_to = bucket
         is_right = above * (1 - MOST_OFF) <= other <= up_to * (1 + MOST_OFF)
-        self._line(f"{name} in bucket", f"~{self.found[name]:.4g} {bucket}", other, is_right)
+        ours = self.found[name]
+        estimate = "" if ours is None else f"~{ours:.4g} "
+        self._line(f"{name} in bucket", f"{estimate}{bucket}", other, is_right)
 
 
 def _samples(response: bytes) -> dict[str, float]:

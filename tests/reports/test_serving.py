@@ -16,8 +16,9 @@ from tests.reports.test_step import MEASURED, WRITERS
 from tests.serving.answers import RELEASES, buckets, grown, mean, quantile
 from tests.serving_session import ADDRESS, REFUSED, seen, serving_figures
 from tests.small_model import folded
-from tui_profiler.messages import ServingSeen
+from tui_profiler.messages import BucketQuantile, ServingSeen
 from tui_profiler.reports.json.report import json_report
+from tui_profiler.reports.json.sections.serving import FIRST_BUCKET
 from tui_profiler.reports.text.brief import brief
 from tui_profiler.session import Session, apply
 
@@ -87,6 +88,18 @@ def test_json_has_the_reason_for_what_a_server_does_not_export() -> None:
     assert found["generated_tokens_counted"] == "when a request ends"
     assert found["between_tokens_of"] == "mean per request"
     assert report(seen("sglang-0.5.8"))["serving"]["prefix_cache_hit_rate_from"] == "the server"
+
+
+def test_json_has_no_time_within_the_first_bucket() -> None:
+    """The text has only that bucket's upper bound: nothing is known of where it is below."""
+    told = seen()
+    assert told.figures is not None
+    times = replace(told.figures.first_token, p50=BucketQuantile(0.0004, 0.0, 0.001))
+    whole = report(replace(told, figures=replace(told.figures, first_token=times)))
+    found = whole["serving"]
+    assert (found["first_token_p50_s"], found["first_token_p50_bucket_s"]) == (None, [0.0, 0.001])
+    assert found["first_token_p95_s"] is not None
+    assert reasons(whole) == {"serving.first_token_p50_s": FIRST_BUCKET.reason}
 
 
 def test_json_says_why_a_server_was_not_read_and_has_no_key_without_one() -> None:

@@ -89,9 +89,14 @@ def whole(value: float) -> str:
 def estimate(quantile: BucketQuantile) -> Callable[[float], str]:
     """Return a formatter for a quantile: in the first bucket only the upper bound is known."""
     up_to = quantile.up_to
-    if quantile.above == 0 and not isinstance(up_to, Unknown):
+    if is_in_first_bucket(quantile) and not isinstance(up_to, Unknown):
         return lambda _: f"≤{duration(up_to)}"
     return lambda seconds: f"~{duration(seconds)}"
+
+
+def is_in_first_bucket(quantile: BucketQuantile) -> bool:
+    """Return whether no lower bound of a quantile is known but 0."""
+    return quantile.above == 0
 
 
 def requests_text(found: ServingFigures, dash: str) -> str:
@@ -128,7 +133,7 @@ def bucket_text(quantile: BucketQuantile) -> str:
     """Return the bucket that a quantile is in; empty where it is not known."""
     if isinstance(quantile.above, Unknown) or isinstance(quantile.up_to, Unknown):
         return ""
-    if quantile.above == 0:
+    if is_in_first_bucket(quantile):
         return "the first bucket"
     return f"bucket {duration(quantile.above)} to {duration(quantile.up_to)}"
 

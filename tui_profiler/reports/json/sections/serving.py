@@ -5,10 +5,11 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, UnsetType, field
 
 from tui_profiler.messages import BucketQuantile, ServerName, ServingFigures, Unknown
-from tui_profiler.queries.panel.serving import figures_of
+from tui_profiler.queries.panel.serving import figures_of, is_in_first_bucket
 from tui_profiler.reports.json_values import Count, Known, Part, Share, Size
 from tui_profiler.session import Session
 
+FIRST_BUCKET = Unknown("in the first bucket: only its upper bound is known")
 NO_NAME = "no model label in the server's metrics"
 Bucket = Annotated[list[Size], Meta(min_length=2, max_length=2)]
 
@@ -16,7 +17,8 @@ Bucket = Annotated[list[Size], Meta(min_length=2, max_length=2)]
 class Serving(Part, frozen=True, kw_only=True):
     """An inference server, as its own /metrics describe it (--serving), all its engines together.
 
-    Percentiles are estimated: interpolated within a bucket of the server's histogram.
+    Percentiles are estimated: interpolated within a bucket of the server's histogram. In its first
+    bucket they are null: only that bucket's upper bound is known.
     """
 
     address: str
@@ -25,7 +27,7 @@ class Serving(Part, frozen=True, kw_only=True):
     """Models that it serves, at most eight."""
     window: Size = field(name="window_s")
     """Seconds between the two scrapes that rates, percentiles, hits and preemptions are computed
-    from; 0 after one scrape."""
+    from; 0 after one scrape, and while several servers answer in turn."""
     running: Known[Size]
     """Requests in the batch, at the last scrape."""
     waiting: Known[Size]
@@ -86,15 +88,15 @@ def _serving(address: str, found: ServingFigures) -> Serving:
         generated_tokens_counted="when a request ends"
         if found.generated_at_end
         else "when generated",
-        first_token_p50=first.p50.seconds,
+        first_token_p50=_estimated(first.p50),
         first_token_p50_bucket=_bucket(first.p50),
-        first_token_p95=first.p95.seconds,
+        first_token_p95=_estimated(first.p95),
         first_token_p95_bucket=_bucket(first.p95),
         first_token_mean=first.mean,
         first_token_count=first.count,
-        between_tokens_p50=between.p50.seconds,
+        between_tokens_p50=_estimated(between.p50),
         between_tokens_p50_bucket=_bucket(between.p50),
-        between_tokens_p95=between.p95.seconds,
+        between_tokens_p95=_estimated(between.p95),
         between_tokens_p95_bucket=_bucket(between.p95),
         between_tokens_mean=between.mean,
         between_tokens_count=between.count,
@@ -105,6 +107,11 @@ def _serving(address: str, found: ServingFigures) -> Serving:
         preemptions=found.preemptions,
         preemptions_since_start=found.all_preemptions,
     )
+
+
+def _estimated(quantile: BucketQuantile) -> Known[Size]:
+    """Return the interpolated quantile, unless it is in the first bucket."""
+    return FIRST_BUCKET if is_in_first_bucket(quantile) else quantile.seconds
 
 
 def _bucket(quantile: BucketQuantile) -> list[Size] | Unknown:
