@@ -21,7 +21,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.queries.panel.serving import requests_text
 from tui_profiler.serving.scrape import scrape
-from tui_profiler.serving.window import ONE_SCRAPE, Window
+from tui_profiler.serving.window import ONE_SCRAPE, SEVERAL, Window
 
 
 def figures(*texts: str, seconds: float = SECONDS) -> ServingFigures:
@@ -182,6 +182,45 @@ def test_a_server_that_started_again_and_has_done_more_is_measured_anew() -> Non
     assert began.search(second)
     found = figures(answer("vllm-0.32", 1), began.sub(r"\1 1.9e9", second))
     assert (found.seconds, found.generated_per_second) == (0.0, ONE_SCRAPE)
+
+
+def began(when: str, tokens: int) -> str:
+    """Return an answer with a counter that was created then; empty: it does not say when."""
+    name = "vllm:generation_tokens"
+    return f"{RUNS}{name}_total {tokens}\n" + (when and f"{name}_created {when}\n")
+
+
+def test_a_restart_is_seen_if_an_answer_without_creation_time_came_between() -> None:
+    found = figures(began("1.7e9", 10), began("", 20), began("1.8e9", 90))
+    assert (found.seconds, found.generated_per_second) == (0.0, ONE_SCRAPE)
+    same = figures(began("1.7e9", 10), began("", 20), began("1.7e9", 90))
+    assert same.generated_per_second == 4.0
+
+
+def test_several_servers_that_answer_in_turn_are_not_one_that_restarts() -> None:
+    window = Window(seconds=60.0)
+    told = [
+        window.figures(at, scrape(began("1.8e9" if at % 4 else "1.7e9", 100 + int(at))))
+        for at in (0.0, 2.0, 4.0, 6.0)
+    ]
+    rates = [one.generated_per_second for one in told]
+    assert rates == [ONE_SCRAPE, ONE_SCRAPE, SEVERAL, SEVERAL]
+    assert (told[-1].preemptions, told[-1].seconds, told[-1].running) == (
+        Unknown("vLLM exports no preemptions"),
+        0.0,
+        1.0,
+    )
+    for at in range(8, 70, 2):
+        alone = window.figures(float(at), scrape(began("1.8e9", 100 + at)))
+        assert alone.generated_per_second == (SEVERAL if at <= 66 else 1.0)
+
+
+def test_an_engine_that_starts_again_beside_another_is_not_another_server() -> None:
+    def two(first: str) -> str:
+        name = "vllm:generation_tokens_created"
+        return f'{began("", 10)}{name}{{engine="0"}} {first}\n{name}{{engine="1"}} 1.7e9\n'
+
+    assert figures(two("1.7e9"), two("1.8e9")).generated_per_second == ONE_SCRAPE
 
 
 def test_another_server_at_the_same_address_is_measured_anew() -> None:

@@ -2,7 +2,8 @@
 
 1. The window begins at the oldest scrape of the last ``SECONDS``. A counter that is smaller than
    before, is gone, or has another creation time, was reset: the server was restarted, and the
-   window starts anew at that scrape.
+   window starts anew at that scrape. The creation time that counts is the last one exported. If an
+   earlier one comes back, several servers answer in turn: no rates for as long as the window.
 2. A counter that was not there in the first scrape was 0: servers export most of them from the
    first request on.
 3. Quantiles are estimated as by Prometheus (``histogram_quantile``): evenly spread within a bucket,
@@ -27,6 +28,7 @@ from tui_profiler.serving.servers import (
 
 SECONDS = 60.0
 ONE_SCRAPE = Unknown("rates and times need a second scrape")
+SEVERAL = Unknown("several servers answer at this address")
 TOO_LARGE = Unknown("the server's counts are too large to add up")
 ENGINES_DIFFER = Unknown("engines report different rates, without counters to combine them")
 _BOUND = "le"
@@ -38,6 +40,11 @@ class Window:
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
         self._scrapes: list[tuple[float, Scrape]] = []
+        self._began: dict[Labels, float] = {}
+        """Creation times of the counters, the last known of each."""
+        self._earlier: list[tuple[float, dict[Labels, float]]] = []
+        """Those of servers that answered before, and until when."""
+        self._several_until = -math.inf
 
     def figures(self, at: float, scrape: Scrape) -> ServingFigures:
         """Take in a scrape, and return the figures by now.
@@ -46,28 +53,50 @@ class Window:
             at: when it came, in seconds on a clock that only goes forward.
             scrape: its samples.
         """
-        if self._scrapes and _was_reset(self._scrapes[-1][1], scrape):
+        if self._is_another(at, scrape) or _was_reset(self._scrapes, scrape):
             self._scrapes.clear()
         self._scrapes.append((at, scrape))
         while at - self._scrapes[0][0] > self._seconds and len(self._scrapes) > 2:
             del self._scrapes[0]
         first_at, first = self._scrapes[0]
-        return _figures(scrape, first if at > first_at else None, at - first_at)
+        if at <= self._several_until:
+            return _figures(scrape, SEVERAL, 0.0)
+        return _figures(scrape, first if at > first_at else ONE_SCRAPE, at - first_at)
+
+    def _is_another(self, at: float, scrape: Scrape) -> bool:
+        """Return whether another server answers than before, or it began anew."""
+        began = scrape.samples.get(scrape.server.began, {})
+        is_another = bool(self._scrapes) and self._scrapes[-1][1].server is not scrape.server
+        is_another = is_another or not _agree(began, self._began)
+        if is_another:
+            self._earlier.append((at, self._began))
+            self._earlier = [one for one in self._earlier if at - one[0] <= self._seconds]
+            if any(
+                _agree(began, before) and began.items() & before.items()
+                for _, before in self._earlier
+            ):
+                self._several_until = at + self._seconds
+            self._began = {}
+        self._began.update(began)
+        return is_another
 
 
-def _was_reset(before: Scrape, now: Scrape) -> bool:
-    if before.server is not now.server:
-        return True
+def _agree(began: dict[Labels, float], before: dict[Labels, float]) -> bool:
+    """Return whether no creation time that is in both differs."""
+    return all(before.get(labels, value) == value for labels, value in began.items())
+
+
+def _was_reset(scrapes: list[tuple[float, Scrape]], now: Scrape) -> bool:
+    """Return whether a counter is smaller than at the last scrape, or gone."""
+    if not scrapes:
+        return False
+    _, before = scrapes[-1]
     for name in _counters(now.server):
         newer = now.samples.get(name, {})
         for labels, value in before.samples.get(name, {}).items():
             if newer.get(labels, -1.0) < value:
                 return True
-    began = now.samples.get(now.server.began, {})
-    return any(
-        began.get(labels, value) != value
-        for labels, value in before.samples.get(now.server.began, {}).items()
-    )
+    return False
 
 
 def _counters(server: Server) -> Iterable[str]:
@@ -78,7 +107,7 @@ def _counters(server: Server) -> Iterable[str]:
     yield from (f"{name}{BUCKETS}" for name in (*server.first_token, *server.between_tokens))
 
 
-def _figures(now: Scrape, first: Scrape | None, seconds: float) -> ServingFigures:
+def _figures(now: Scrape, first: Scrape | Unknown, seconds: float) -> ServingFigures:
     server = now.server
     running = _gauge(now, server.running, sum, "requests running")
     prompt, generated = _present(now, server.prompt_tokens), _present(now, server.generated_tokens)
@@ -87,7 +116,7 @@ def _figures(now: Scrape, first: Scrape | None, seconds: float) -> ServingFigure
     return ServingFigures(
         server=server.name,
         models=now.models,
-        seconds=seconds if first is not None else 0.0,
+        seconds=0.0 if isinstance(first, Unknown) else seconds,
         running=running,
         waiting=_gauge(now, server.waiting, sum, "requests waiting"),
         prompt_per_second=_rate(now, first, prompt, seconds, running),
@@ -156,12 +185,12 @@ def _grown(now: Scrape, first: Scrape, series: Series) -> float:
 
 
 def _rate(
-    now: Scrape, first: Scrape | None, series: Series | None, seconds: float, running: Figure
+    now: Scrape, first: Scrape | Unknown, series: Series | None, seconds: float, running: Figure
 ) -> Figure:
     if series is None:
         return _not_exported(now, "token counter")
-    if first is None:
-        return ONE_SCRAPE
+    if isinstance(first, Unknown):
+        return first
     grown = _grown(now, first, series)
     is_at_end = series.name in now.server.counted_at_end
     if is_at_end and grown == 0 and not isinstance(running, Unknown) and running > 0:
@@ -170,19 +199,19 @@ def _rate(
     return TOO_LARGE if grown > MOST_COUNT else grown / seconds
 
 
-def _lost(now: Scrape, first: Scrape | None, series: Series | None) -> Figure:
+def _lost(now: Scrape, first: Scrape | Unknown, series: Series | None) -> Figure:
     if series is None:
         return _not_exported(now, "preemptions")
-    return ONE_SCRAPE if first is None else _counted(_grown(now, first, series))
+    return first if isinstance(first, Unknown) else _counted(_grown(now, first, series))
 
 
-def _prefix_hits(now: Scrape, first: Scrape | None, seconds: float) -> tuple[Figure, bool]:
+def _prefix_hits(now: Scrape, first: Scrape | Unknown, seconds: float) -> tuple[Figure, bool]:
     """Return the hit rate, and whether the server computed it."""
     for hits, queries in now.server.prefix_hits:
         if not _of(now, queries):
             continue
-        if first is None:
-            return ONE_SCRAPE, False
+        if isinstance(first, Unknown):
+            return first, False
         looked_up = _grown(now, first, queries)
         if looked_up <= 0:
             return Unknown(f"no prefix cache lookups in {seconds:.0f} s"), False
@@ -195,14 +224,14 @@ def _prefix_hits(now: Scrape, first: Scrape | None, seconds: float) -> tuple[Fig
 
 
 def _times(
-    now: Scrape, first: Scrape | None, names: tuple[str, ...], seconds: float, what: str
+    now: Scrape, first: Scrape | Unknown, names: tuple[str, ...], seconds: float, what: str
 ) -> ServingTimes:
     name = next((one for one in names if now.samples.get(f"{one}{BUCKETS}")), None)
     if name is None:
         return _no_times(_not_exported(now, what))
     is_mean = name in now.server.means_per_request
-    if first is None:
-        return _no_times(ONE_SCRAPE, is_mean=is_mean)
+    if isinstance(first, Unknown):
+        return _no_times(first, is_mean=is_mean)
     buckets = _buckets(now, first, Series(f"{name}{BUCKETS}"))
     count = buckets[-1][1] if buckets else 0.0
     if count <= 0:
