@@ -236,8 +236,8 @@ def node_step_lines(look: Look) -> tuple[Line, ...]:
         (("   self ", "muted"), (units.share(found.own_share), "ink")),
     ]
     again: Line = EMPTY
-    if found.recomputed:
-        again = (("recomputed ", "muted"), (units.duration(found.recomputed), "ink"))
+    if recomputed := known(found.recomputed):
+        again = (("recomputed ", "muted"), (units.duration(recomputed), "ink"))
     lines = (title, columns(parts, EMPTY, look), columns(share, again, look))
     judged = backward_bound(look.session, look.node)
     if judged is None:
@@ -254,8 +254,8 @@ def step_row(look: Look) -> tuple[Line, ...]:
     figures: list[tuple[str, str]] = [("forward", units.duration(found.forward))]
     if timed_backward(look.session, look.node) is not None:
         figures.append(("backward", units.duration(found.backward)))
-        if found.recomputed:
-            figures.append(("recomputed", units.duration(found.recomputed)))
+        if recomputed := known(found.recomputed):
+            figures.append(("recomputed", units.duration(recomputed)))
         figures.append(("of the step", units.share(found.share)))
     return tuple(((f"{figure} ", "ink"), (f"{name}   ", "muted")) for name, figure in figures)
 

@@ -117,6 +117,15 @@ def test_json_has_the_backward_of_modules() -> None:
     assert why["layers[kind=module].timing.backward_mean_s"] == NOT_CALLED
 
 
+def test_json_has_no_recomputation_of_modules_where_that_of_the_step_is_unknown() -> None:
+    session = measured(replace(STEP, recompute=Unknown("compiled autograd may have run it")))
+    found, why = timings(session), reasons(session)
+
+    assert (found[""]["backward_mean_s"], found[""]["recompute_mean_s"]) == (0.5, None)
+    assert found["fc"]["recompute_mean_s"] is None
+    assert why["layers[].timing.recompute_mean_s"] == "compiled autograd may have run it"
+
+
 def test_a_backward_that_could_not_be_timed_is_null() -> None:
     none = replace(STEP, backward=b"\0" * 8, why_no_backward="the graph has no numbers")
     session = measured(none)

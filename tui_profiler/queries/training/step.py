@@ -203,8 +203,9 @@ class NodeShare(NamedTuple):
 
     forward: float
     backward: float
-    recomputed: float
+    recomputed: Figure
     share: float
+    """Of what was seen: without recomputation where that is unknown."""
     own_share: float
     """Without modules called inside."""
 
@@ -228,7 +229,9 @@ def node_share(session: Session, node: int) -> NodeShare | None:
     if session.tree is not None and node < len(session.tree):
         recomputed = session.training.recomputed_in(node, session.tree.ends[node])
     whole = forward + backward + recomputed
-    return NodeShare(forward, backward, recomputed, whole / seconds, own / seconds)
+    unknown = session.training.step.recompute
+    again: Figure = unknown if isinstance(unknown, Unknown) else recomputed
+    return NodeShare(forward, backward, again, whole / seconds, own / seconds)
 
 
 def directions(session: Session, node: int) -> tuple[float, float]:
@@ -242,7 +245,9 @@ def directions(session: Session, node: int) -> tuple[float, float]:
     if not training.has_recomputed and (found := training.directions_of(node)) is not None:
         return found
     whole = node_share(session, node)
-    return (0.0, 0.0) if whole is None else (whole.forward, whole.backward + whole.recomputed)
+    if whole is None:
+        return 0.0, 0.0
+    return whole.forward, whole.backward + (known(whole.recomputed) or 0.0)
 
 
 def timed_backward(session: Session, node: int) -> NodeShare | None:

@@ -199,7 +199,7 @@ def _of_step(session: Session, node: int, column: ColumnName) -> float | None:
         case "backward":
             return found.backward
         case "recompute":
-            return found.recomputed
+            return known(found.recomputed)
         case _:
             return found.share
 

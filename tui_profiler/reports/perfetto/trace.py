@@ -29,11 +29,11 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from tui_profiler.messages import NO_FORWARD, Figure, Gpu, Sample, Unknown
+from tui_profiler.messages import NO_FORWARD, Figure, Gpu, Sample, Unknown, known
 from tui_profiler.queries.cost.bound import bound, known_bytes, known_flops, known_macs
 from tui_profiler.queries.cost.totals import is_estimated_rate
 from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
-from tui_profiler.queries.training.step import step_parts, timed_backward
+from tui_profiler.queries.training.step import NodeShare, step_parts, timed_backward
 from tui_profiler.reports.perfetto.packets import Annotations, Unit, Writer
 from tui_profiler.session import Session, Tree
 
@@ -178,7 +178,7 @@ def _annotations(session: Session, tree: Tree, at: int) -> Annotations:
         found["seconds"] = float(seconds)
     if node.kind == "module" and (timed := timed_backward(session, at)) is not None:
         found["backward_seconds"] = timed.backward
-        found["recompute_seconds"] = timed.recomputed
+        found |= _recomputed(timed)
     return found
 
 
@@ -217,8 +217,14 @@ def _backward_annotations(session: Session, tree: Tree, at: int) -> Annotations:
         "path": node.path,
         "type": node.type,
         "seconds": timed.backward,
-        "recompute_seconds": timed.recomputed,
+        **_recomputed(timed),
     }
+
+
+def _recomputed(timed: NodeShare) -> dict[str, float]:
+    """Return the annotation of what was run again; none where that is unknown."""
+    seconds = known(timed.recomputed)
+    return {} if seconds is None else {"recompute_seconds": seconds}
 
 
 def _in_backward(
@@ -232,7 +238,7 @@ def _in_backward(
     for node in range(len(tree)):
         is_module = tree.nodes[node].kind == "module"
         if is_module and (timed := timed_backward(session, node)) is not None:
-            lengths[node] = (timed.backward + timed.recomputed) * _NANOSECONDS
+            lengths[node] = (timed.backward + (known(timed.recomputed) or 0.0)) * _NANOSECONDS
     factor = min(1.0, (ends - begins) / lengths[0]) if lengths[0] else 0.0
     placed = _placed(tree, lambda node: lengths[node] * factor)
     mirrored = [Slice(one.node, ends - one.stop, ends - one.start) for one in placed]

@@ -222,7 +222,8 @@ def _modules(session: Session, tree: Tree, most: int) -> Grid:
     for at, spent in found[:most]:
         node, timed = tree.nodes[at], timed_backward(session, at)
         backward = UNAVAILABLE if timed is None else in_column(timed.backward, times)
-        again = UNAVAILABLE if timed is None else in_column(timed.recomputed, times)
+        recomputed = None if timed is None else known(timed.recomputed)
+        again = UNAVAILABLE if recomputed is None else in_column(recomputed, times)
         rows.append(
             (
                 node.path or node.name,
