@@ -52,7 +52,7 @@ class Numbers:
         """
         key = vendor, index
         if key not in self._numbers:
-            free = max(self._taken, default=-1) + 1
+            free = max(list(self._taken), default=-1) + 1
             number = self._firsts.setdefault(vendor, free) + index
             while self._taken.setdefault(number, key) != key:
                 number += 1
