@@ -42,6 +42,16 @@ def readable_frames(*, are_locked: Callable[[], bool] = is_locked) -> dict[int, 
     return {threading.get_ident(): sys._getframe(1)}
 
 
+def running_threads() -> set[int]:
+    """Return the identifiers of all running threads; without the GIL, of those Python knows.
+
+    Python does not know a thread that C++ started, unless it was asked for the thread.
+    """
+    if is_locked():
+        return set(sys._current_frames())
+    return {one.ident for one in threading.enumerate() if one.ident is not None}
+
+
 def copied(queue: deque[T]) -> list[T]:
     """Return a copy of a queue that other threads append to."""
     while True:

@@ -59,7 +59,7 @@ class ProgramTimes:
     ) -> None:
         self._clock = clock
         self._asked_before = clock.asking_seconds
-        self._told_before = _telling_seconds() + _detail_seconds(clock)
+        self._told_before = _telling_seconds(clock)
         self._set_clock = _SetClock()
         self._misdated = 0
         """Forwards left out because the clock was set while they ran."""
@@ -183,7 +183,7 @@ class ProgramTimes:
         training = self._training
         cpu, cpu_before = time.thread_time() + training.cpu_seconds, self._cpu_before
         asking, asked_before = self._clock.asking_seconds, self._asked_before
-        told, told_before = _telling_seconds() + _detail_seconds(self._clock), self._told_before
+        told, told_before = _telling_seconds(self._clock), self._told_before
         told += training.brief_seconds
         self._cpu_before, self._asked_before, self._told_before = cpu, asking, told
         self.pause = seconds_to_next_tick(cpu - cpu_before, self._budget)
@@ -262,13 +262,10 @@ class ProgramTimes:
             self._windows.open(self._clock)
 
 
-def _detail_seconds(clock: ModuleClock) -> float:
-    return 0.0 if clock.device is None else clock.device.detail_seconds
-
-
-def _telling_seconds() -> float:
-    """Return what it took so far in this process to tell of backward passes and optimizers."""
-    return ENGINE.spent + MARKS.spent
+def _telling_seconds(clock: ModuleClock) -> float:
+    """Return what it took so far to tell of backward passes, optimizers and the device."""
+    detail = 0.0 if clock.device is None else clock.device.detail_seconds
+    return ENGINE.spent + MARKS.spent + clock.search_seconds + detail
 
 
 class _Credit:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
+import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,11 +13,13 @@ from typing import Any, ClassVar, NoReturn
 
 import pytest
 import torch
+import torch._dynamo.compiled_autograd
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from benchmarks.training.recorded_steps import RecordedSteps, seconds
 from tests.probe.measure.clock.module_nodes import module_nodes
-from tui_profiler.probe.measure.clock.graph_marks import GraphMarks
+from tui_profiler.probe.measure.clock.graph_marks import MOST_IDLE, MOST_TENSORS, GraphMarks, Place
 from tui_profiler.probe.torch_compat.internals import sequence_number
 from tui_profiler.probe.torch_compat.kineto import Window
 
@@ -226,3 +230,59 @@ def test_whatever_a_call_is_given_is_marked() -> None:
     marks.leave(events, first, None)
     assert marks.trouble == ""
     assert [one.grad_fn._sequence_nr() in events.seen for one in made if one.grad_fn] == [True] * 6
+
+
+def test_without_the_gil_ended_threads_are_forgotten_without_reading_frames(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    marks = GraphMarks()
+    places: dict[int, weakref.ref[Place]] = {}
+    are_all_here, may_end = threading.Barrier(MOST_IDLE + 2), threading.Event()
+
+    def run(number: int) -> None:
+        events = marks.new_events()
+        assert events is not None
+        places[number] = weakref.ref(events.place)
+        del events
+        are_all_here.wait()
+        if number == 0:
+            may_end.wait()
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(MOST_IDLE + 1)]
+    for thread in threads:
+        thread.start()
+    are_all_here.wait()
+    for thread in threads[1:]:
+        thread.join()
+
+    def crash() -> NoReturn:
+        raise AssertionError("frames of running threads were read")
+
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    monkeypatch.setattr(sys, "_current_frames", crash)
+    try:
+        marks.take()
+        gc.collect()
+        assert [number for number, place in places.items() if place() is not None] == [0]
+    finally:
+        may_end.set()
+        threads[0].join()
+
+
+@pytest.mark.parametrize("is_reentrant", [False, True])
+def test_a_compiled_pass_from_a_leaf_too_is_searched_and_the_search_is_timed(
+    is_reentrant: bool,
+) -> None:
+    model, leaf = Net(), torch.ones(64, requires_grad=True)
+    x = torch.randn(8, 64, requires_grad=True)
+    with RecordedSteps(model, module_nodes(model)) as steps:
+        out = checkpoint(model, x, use_reentrant=True) if is_reentrant else model(x)
+        roots = [out.sum(), *[leaf.sum() for _ in range(2 * MOST_TENSORS)], leaf]
+        given = [torch.ones_like(root) for root in roots]
+        with torch._dynamo.compiled_autograd._enable(lambda graph: graph):
+            torch.autograd.backward(roots, given)
+        steps.collect()
+        (one,) = steps._passes
+        assert one.is_compiled
+        assert one.is_all_seen != is_reentrant
+        assert 0 < steps.clock.search_seconds < 1

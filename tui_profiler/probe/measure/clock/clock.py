@@ -15,6 +15,7 @@ fused paths off and break compilation.
 What runs inside of each call is in ``timed_call.py``, what it records in ``call_recorder.py``.
 """
 
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -89,6 +90,8 @@ class ModuleClock:
         self._seconds = inf
         """Of forwards that were asked to be recorded; 0: none."""
         self._dropped_before = 0
+        self.search_seconds = 0.0
+        """CPU seconds that searching compiled passes for reentrant checkpointing took so far."""
 
     @property
     def is_installed(self) -> bool:
@@ -156,7 +159,13 @@ class ModuleClock:
 
     def take_pass(self) -> PassSeen:
         """Return what was seen of the outermost pass that ended last."""
-        return PassSeen() if self._watching is None else self._watching.marks.take_pass()
+        if self._watching is None:
+            return PassSeen()
+        began = time.thread_time()
+        seen = self._watching.marks.take_pass()
+        if seen.is_compiled:
+            self.search_seconds += time.thread_time() - began
+        return seen
 
     def take_marks(self) -> tuple[list[Reached], str]:
         """Return the marks that backward passes came to, and why some could not be set.

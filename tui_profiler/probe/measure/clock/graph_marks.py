@@ -22,7 +22,6 @@ begins; the mark on the highest node below its entry, when it has ended.
 Source of the order: torch/csrc/autograd/engine.cpp, ``CompareNodeTaskTime``.
 """
 
-import sys
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,7 +42,7 @@ from tui_profiler.probe.measure.clock.device_clock import (
     DeviceSpan,
     Marks,
 )
-from tui_profiler.probe.process.interpreter_lock import copied
+from tui_profiler.probe.process.interpreter_lock import copied, running_threads
 from tui_profiler.probe.torch_compat.internals import (
     current_node,
     is_autograd_compiled,
@@ -361,7 +360,7 @@ class GraphMarks:
         """
         places = list(self._places.items())
         if len(places) > MOST_IDLE:
-            running = sys._current_frames()
+            running = running_threads()
             for thread, _ in places:
                 if thread not in running:
                     self._places.pop(thread, None)
@@ -523,11 +522,18 @@ class GraphMarks:
 def _is_without_reentrant(roots: object) -> bool:
     """Return whether no node is of reentrant checkpointing; false if not all were visited."""
     try:
-        with without_torch_function():
-            pending = list(_nodes(roots))
-        seen = set(pending)
-        if not pending or (isinstance(roots, tuple) and len(roots) > len(pending)):
+        if not isinstance(roots, tuple) or len(roots) > MOST_WALKED:
             return False
+        pending: list[Node] = []
+        with without_torch_function():
+            for root in roots:
+                if not isinstance(root, Tensor):
+                    return False
+                nodes = _node(root)
+                if not nodes and not (root.is_leaf and not (root._version and root._is_view())):
+                    return False
+                pending += nodes  # A leaf has none.
+        seen = set(pending)
         while pending:
             node = pending.pop()
             if node.name() == _REENTRANT or len(seen) > MOST_WALKED:
