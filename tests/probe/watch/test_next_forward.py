@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from collections.abc import Callable, ItemsView, Iterator
 from time import perf_counter
@@ -13,6 +14,9 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from tui_profiler.probe.measure.clock.clock import ModuleClock
+from tui_profiler.probe.torch_compat import module_call
+from tui_profiler.probe.torch_compat.entry_method import EntryMethod
+from tui_profiler.probe.torch_compat.forward_kind import Kind
 from tui_profiler.probe.trace.record_foreign_forward import LOOP_CALLS
 from tui_profiler.probe.watch.listener import Listener
 from tui_profiler.probe.watch.model_choice import ModelChoice
@@ -233,6 +237,51 @@ def test_a_model_whose_recorded_forward_raised_is_freed_with_its_last_name() -> 
         assert seen() is None
     finally:
         gc.enable()
+
+
+def listener_of(model: nn.Module) -> Listener:
+    return Listener(lambda module: module is model, "", lambda: None)
+
+
+@pytest.mark.parametrize("is_clock", [False, True])
+def test_two_that_are_installed_at_once_on_two_threads_are_both_called(is_clock: bool) -> None:
+    model, other, x = nn.Linear(2, 2), nn.ReLU(), torch.randn(3, 2)
+    first = ModuleClock(model) if is_clock else listener_of(model)
+    second = ModuleClock(other)
+    thread = threading.Thread(target=first.install)
+    with module_call.CHANGING:
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive(), "it replaces what is about to be replaced"
+        second.install()
+    thread.join()
+    model(x)
+    other(x)
+    assert len(second.take()) == 1
+    if isinstance(first, ModuleClock):
+        assert len(first.take()) == 1
+    else:
+        assert first.hearing is not None
+    first.uninstall()
+    second.uninstall()
+
+
+def test_a_clock_does_not_take_a_place_that_another_was_put_above_meanwhile() -> None:
+    model, other, x = nn.Linear(2, 2), nn.ReLU(), torch.randn(3, 2)
+    above = ModuleClock(other)
+
+    def makes(of: nn.Module, kind: Kind | None, entry: EntryMethod | None) -> ModuleClock:
+        above.install()  # As on another thread.
+        return ModuleClock(of)
+
+    listener = Listener(lambda module: module is model, "", lambda: None, makes_clock=makes)
+    listener.install()
+    model(x)
+    other(x)
+    assert listener.take_clock() is None
+    assert listener.hearing is not None
+    assert len(above.take()) == 1
+    above.uninstall()
 
 
 def test_a_call_that_was_taken_before_the_clock_goes_on_to_it() -> None:

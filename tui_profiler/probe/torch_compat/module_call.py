@@ -10,8 +10,13 @@ from typing import TypeAlias
 
 from torch import nn
 
+from tui_profiler.probe.process.interpreter_lock import RareLock
+
 Call: TypeAlias = Callable[..., object]
 
+CHANGING = RareLock()
+"""Held from reading the attribute until it is replaced: two threads may install at once, and what
+one of them has put there would be lost. No call of a module waits for it."""
 _LEFT_BEHIND: weakref.WeakKeyDictionary[Call, Call] = weakref.WeakKeyDictionary()
 """Replacements of ours that could not be removed, with what each of them replaced."""
 
@@ -33,10 +38,11 @@ def put_call(call: Call) -> None:
 
 def take_off(call: Call, replaced: Call) -> None:
     """Put back what ``call`` replaced; below another replacement, leave it as passing through."""
-    if is_present(call):
-        put_call(alive(replaced))
-    else:
-        _LEFT_BEHIND[call] = replaced
+    with CHANGING:
+        if is_present(call):
+            put_call(alive(replaced))
+        else:
+            _LEFT_BEHIND[call] = replaced
 
 
 def alive(call: Call) -> Call:

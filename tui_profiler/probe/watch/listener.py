@@ -172,9 +172,10 @@ class Listener:
 
     def install(self) -> None:
         """Begin to wait."""
-        self._replaced = module_call.present_call()
-        self._call = _replacement(self, self._replaced)
-        module_call.put_call(self._call)
+        with module_call.CHANGING:
+            self._replaced = module_call.present_call()
+            self._call = _replacement(self, self._replaced)
+            module_call.put_call(self._call)
 
     def uninstall(self) -> None:
         """Wait no longer; a forward that is being recorded goes on, and is forgotten.
@@ -350,10 +351,12 @@ class Listener:
             if self.entry is not None:
                 self.entry.take_off()
             clock = self._makes_clock(module, kind, self.entry if self.entry_ran else None)
-            clock.install(instead_of=replaced)
+            clock.install(instead_of=(call, replaced))
         except Exception as error:  # Ours: it must not reach the program.
             self.waits_because = f"{type(error).__name__}: {error}"
             return
+        if not clock.is_installed:
+            return  # Another replacement was put above it meanwhile.
         self._clock, self.heir = clock, clock.call
         if self._is_ended:  # By another thread, which did not see the clock.
             clock.uninstall()

@@ -33,6 +33,7 @@ from tui_profiler.probe.measure.clock.token_reader import TokenReader
 from tui_profiler.probe.torch_compat.entry_method import EntryMethod
 from tui_profiler.probe.torch_compat.forward_kind import Kind
 from tui_profiler.probe.torch_compat.module_call import (
+    CHANGING,
     Call,
     alive,
     is_present,
@@ -212,24 +213,28 @@ class ModuleClock:
         """What it took in this period to tell forwards as traced from others."""
         return self._watching.asking_seconds if self._watching else 0.0
 
-    def install(self, instead_of: Call | None = None) -> None:
+    def install(self, instead_of: tuple[Call, Call] | None = None) -> None:
         """Begin a watching period; nothing happens where one has begun.
 
         Args:
-            instead_of: what the present replacement of ours replaced, where the clock takes its
-                place; None: the clock replaces what is present.
+            instead_of: a replacement of ours and what it replaced, where the clock takes its place:
+                nothing happens where it is no longer present. None: the clock replaces what is
+                present.
         """
         if self._watching is None:
-            self._watching = Watching(
-                present_call() if instead_of is None else alive(instead_of),
-                self._pending_events,
-                self.device,
-                self._traced,
-                self._strangers,
-                TokenReader(is_on=self._reads_tokens),
-            )
-            self._record(self._seconds)
-            put_call(self._watching.call)
+            with CHANGING:
+                if instead_of is not None and not is_present(instead_of[0]):
+                    return
+                self._watching = Watching(
+                    present_call() if instead_of is None else alive(instead_of[1]),
+                    self._pending_events,
+                    self.device,
+                    self._traced,
+                    self._strangers,
+                    TokenReader(is_on=self._reads_tokens),
+                )
+                self._record(self._seconds)
+                put_call(self._watching.call)
             self._watching.collector.start()
             if self._entry is not None:
                 self._entry.put(self._watching.run_entry)
@@ -265,14 +270,16 @@ class ModuleClock:
             yield True
             return
         self.recording = False
-        is_ours = is_present(watching.call)
-        if is_ours:
-            put_call(watching.replaced)
+        with CHANGING:
+            is_ours = is_present(watching.call)
+            if is_ours:
+                put_call(watching.replaced)
         try:
             yield is_ours
         finally:
-            if is_ours and is_present(watching.replaced):
-                put_call(watching.call)
+            with CHANGING:
+                if is_ours and is_present(watching.replaced):
+                    put_call(watching.call)
             self._record(seconds_before)
 
     def run_next_in(self, around: Around) -> None:

@@ -129,10 +129,11 @@ def watched(stack: ModuleStack, depth: int, walker: ScriptWalker | None = None) 
             replacement adds to a call of each, so that a model that fits under it still does.
         walker: carries out scripted modules, so that the calls inside them are seen.
     """
-    original = torch.nn.Module.__call__
     limit = sys.getrecursionlimit()
-    replacement = _replacement(stack, original, walker)
-    module_call.put_call(replacement)
+    with module_call.CHANGING:
+        original = torch.nn.Module.__call__
+        replacement = _replacement(stack, original, walker)
+        module_call.put_call(replacement)
     sys.setrecursionlimit(limit + _FRAMES_PER_CALL * depth + 100)
     try:
         yield
