@@ -8,13 +8,12 @@ from html import escape
 
 from tui_profiler.figures import units
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import Unknown
+from tui_profiler.messages import Cost, Unknown
 from tui_profiler.queries.compare import comparison, figure_text
-from tui_profiler.queries.cost.bound import bytes_moved, is_counted, known_flops
+from tui_profiler.queries.cost.bound import bytes_moved, is_counted, known_flops, known_macs
 from tui_profiler.queries.cost.totals import peak_bytes, throughput, top_modules
 from tui_profiler.queries.panel import out_of_memory
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
-from tui_profiler.reports.text.sections.figure_text import figure, work
 from tui_profiler.session import Session, Tree
 
 TOP = 8
@@ -31,7 +30,7 @@ def html_profile(session: Session) -> str:
     cost = tree.costs[0]
     facts = [
         ("parameters", f"{units.thousands(cost.parameters)}, {units.size(cost.parameter_bytes)}"),
-        ("work", work(tree)),
+        ("work", f"{_counted(known_macs(cost), 'MAC')}, {_flops(cost)}"),
         ("bytes moved", units.size(bytes_moved(cost)) if is_counted(cost) else units.UNAVAILABLE),
         ("peak memory", _peak(tree)),
         ("latency p50", _latency(session)),
@@ -101,7 +100,7 @@ def _modules(session: Session, tree: Tree) -> str:
             safe(node.path) or "(the whole)",
             safe(node.type),
             units.count(cost.parameters),
-            figure(known_flops(cost), units.count),
+            units.UNAVAILABLE if (flops := known_flops(cost)) is None else units.count(flops),
             units.UNAVAILABLE if seconds is None else units.duration(seconds),
             units.UNAVAILABLE if (part := part_of(seconds, whole)) is None else units.share(part),
         ]
@@ -111,6 +110,16 @@ def _modules(session: Session, tree: Tree) -> str:
     by = "time" if is_timed else "FLOP"
     head = _cells((f"most {by}", "class", "parameters", "FLOP", "time", "%"), heads=6)
     return f"<table>{head}{''.join(rows)}</table>"
+
+
+def _counted(figure: int | None, unit: str) -> str:
+    return f"{units.UNAVAILABLE} {unit}" if figure is None else units.quantity(figure, unit)
+
+
+def _flops(cost: Cost) -> str:
+    flops = known_flops(cost)
+    least = "at least " if cost.uncosted and flops is not None else ""
+    return least + _counted(flops, "FLOP")
 
 
 def _peak(tree: Tree) -> str:

@@ -20,6 +20,7 @@ from tui_profiler.queries.cost.flat import By, flat_table
 from tui_profiler.queries.panel.neighbours import operators
 from tui_profiler.queries.panel.phrases import macs_text
 from tui_profiler.reports.csv import csv_nodes
+from tui_profiler.reports.html import html_profile
 from tui_profiler.reports.json.reader import read_report
 from tui_profiler.reports.json.report import as_json
 from tui_profiler.reports.text.full import full_text
@@ -52,9 +53,9 @@ def test_no_report_has_a_figure_of_it() -> None:
     for part in (*report["breakdown"], *report["layer_types"]):
         assert part["flops"] is part["share"] is None
     assert sum(one["ops"] for one in report["intensity_bands"]) == 0
-    text = full_text(session(), columns=100)
-    assert "0 FLOP" not in text
-    assert "0.00 FLOP/B" not in text
+    for text in (full_text(session(), columns=100), html_profile(session())):
+        assert "0 FLOP" not in text
+        assert "0.00 FLOP/B" not in text
 
 
 @pytest.mark.parametrize("by", ["module", "class", "operator"])
