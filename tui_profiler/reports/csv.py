@@ -211,7 +211,7 @@ def _work(cost: Cost, *, has_forward: bool) -> tuple[object, ...]:
     """Return multiply-accumulates, FLOPs and bytes; empty where no operator has a formula."""
     if not has_forward:
         return ("", "", "")
-    return (_known(known_macs(cost)), _known(known_flops(cost)), _known(known_bytes(cost)))
+    return (_whole(known_macs(cost)), _whole(known_flops(cost)), _whole(known_bytes(cost)))
 
 
 def _flat_cells(row: FlatRow) -> tuple[object, ...]:
@@ -264,9 +264,5 @@ def _digits(value: float | None, digits: int = 9) -> str:
     return "" if value is None else f"{value:.{digits}g}"
 
 
-def _known(figure: int | None) -> object:
-    return "" if figure is None else figure
-
-
-def _whole(figure: Figure) -> object:
-    return "" if isinstance(figure, Unknown) else figure
+def _whole(figure: Figure | None) -> object:
+    return "" if figure is None or isinstance(figure, Unknown) else figure

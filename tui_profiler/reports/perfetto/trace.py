@@ -166,8 +166,8 @@ def _annotations(session: Session, tree: Tree, at: int) -> Annotations:
         "calls": node.calls,
         "parameters": cost.parameters,
     }
-    known = {"macs": known_macs(cost), "flops": known_flops(cost), "bytes": known_bytes(cost)}
-    found |= {name: figure for name, figure in known.items() if figure is not None}
+    work = {"macs": known_macs(cost), "flops": known_flops(cost), "bytes": known_bytes(cost)}
+    found |= {name: figure for name, figure in work.items() if figure is not None}
     if cost.uncosted:
         found["uncosted"] = cost.uncosted
     held, seconds = bound(session, at), node_seconds(session, at)

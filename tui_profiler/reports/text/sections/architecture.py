@@ -1,7 +1,7 @@
 """Architecture: which model this is, what it takes, what it is made of."""
 
-from tui_profiler.figures.units import UNAVAILABLE, ZERO, count, size, thousands
-from tui_profiler.messages import FileFacts, ModelFacts, Unknown
+from tui_profiler.figures.units import ZERO, count, size, thousands
+from tui_profiler.messages import FileFacts, ModelFacts, known
 from tui_profiler.queries.cost.distribution import layer_types
 from tui_profiler.queries.cost.totals import dearest_modules
 from tui_profiler.queries.time.forward_kinds import inputs
@@ -102,7 +102,7 @@ def classes_grid(tree: Tree, most: int) -> Grid:
             one.type,
             thousands(one.count),
             count(one.parameters),
-            UNAVAILABLE if isinstance(one.flops, Unknown) else count(one.flops),
+            figure_text.figure(known(one.flops), count),
             figure_text.percent(one.share),
         )
         for one in found[:most]

@@ -2,7 +2,7 @@
 
 from tui_profiler.figures.units import UNAVAILABLE, ZERO, count, quantity, shape, size, thousands
 from tui_profiler.figures.units import intensity as intensity_text
-from tui_profiler.messages import NO_FORWARD, Unknown
+from tui_profiler.messages import NO_FORWARD, known
 from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.breakdown import breakdown
 from tui_profiler.queries.cost.distribution import intensity_bands
@@ -85,14 +85,15 @@ def _phases(session: Session) -> list[Part]:
 def types_grid(tree: Tree) -> Grid:
     """Return calls and FLOP by type of operator."""
     rows = tuple(
-        (part.type, thousands(part.count), _counted(part.flops), figure_text.percent(part.share))
+        (
+            part.type,
+            thousands(part.count),
+            figure_text.figure(known(part.flops), count),
+            figure_text.percent(part.share),
+        )
         for part in breakdown(tree)
     )
     return Grid((short(names("type of operator"), "type", 20), *_CALLS), rows)
-
-
-def _counted(flops: int | Unknown) -> str:
-    return UNAVAILABLE if isinstance(flops, Unknown) else count(flops)
 
 
 def bands_grid(tree: Tree) -> Grid:
@@ -124,7 +125,7 @@ def _layer(session: Session, tree: Tree, at: int, *, in_full: bool) -> tuple[str
         str(node.calls),
         count(cost.parameters),
         UNAVAILABLE if macs is None else mark + count(macs),
-        UNAVAILABLE if flops is None else count(flops),
+        figure_text.figure(flops, count),
         UNAVAILABLE if moved is None else size(moved) if moved else ZERO,
         intensity_text(ratio) if ratio is not None else UNAVAILABLE if flops is None else ZERO,
         ZERO if found is None else _class(session, found),
