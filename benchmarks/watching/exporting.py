@@ -9,11 +9,11 @@
 2. Then it is scraped as often as Prometheus does in 12 hours. Printed is the resident memory of the
    exporter before and after.
 
-With ``--minutes`` instead: a program that runs a forward ten times a second, so that it is there on
-every tick, is scraped every 15 s for so long, after 20 minutes in which the histories of the
-session fill (480 ticks, 300 samples, 900 seconds). Printed is the resident memory of the exporter
-by thirds. Exits with 1 where the median of the last third is over 0.25 MiB above that of the
-second: on a busy machine ticks are fewer, and the histories fill in the first.
+With ``--minutes`` a program that runs ten forwards per second is scraped every 15 s instead, for so
+many minutes after the first 20, in which the session's histories fill (480 ticks, 300 samples, 900
+seconds). Prints the median resident memory of the exporter in each third of the minutes. Exits with
+1 if it is over 0.25 MiB higher in the last third than in the second: on a busy machine there are
+fewer ticks, and the histories still fill in the first.
 """
 
 import argparse
