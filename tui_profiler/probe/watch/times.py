@@ -84,7 +84,7 @@ class ProgramTimes:
         self._governor = self._recorder.governor
         self._in_a_row = 0
         """Steps of training that were recorded."""
-        self._step_recorder = StepRecorder(clock, self._records_step, self._governor.pass_over)
+        self._step_recorder = StepRecorder(clock, self._records_step, self._governor)
         self._training = TrainingSteps(nodes, model, clock, self._step_recorder, budget)
         self._recorder.start()
         self._training.start()

@@ -149,7 +149,8 @@ class Watched:
         model: that is watched.
         inputs: of its tree.
         records: whether the step that begins is recorded, after the first ones.
-        passes_over: how many behind one that is not recorded are not either; None: that is asked.
+        governor: tells how many behind one that is not recorded are not either; None: each is asked
+            for.
     """
 
     def __init__(
@@ -157,13 +158,13 @@ class Watched:
         model: nn.Module,
         *inputs: Tensor,
         records: Callable[[], bool] = lambda: True,
-        passes_over: Callable[[], int] | None = None,
+        governor: Governor | None = None,
     ) -> None:
         self.tree = trace(model, (Inputs(inputs, {}, (), None),)).nodes
         self.clock = ModuleClock(model, strangers=has_parameters)
         self.clock.recording = False
         self.clock.install()
-        self.recorder = StepRecorder(self.clock, records, passes_over)
+        self.recorder = StepRecorder(self.clock, records, governor)
         self.steps = TrainingSteps(self.tree, model, self.clock, self.recorder, 0.02)
         self.steps.start()
         self.slow: list[SlowStep] = []
@@ -199,9 +200,7 @@ def watched(
     if governor is None:
         found = Watched(model, *given)
     else:
-        found = Watched(
-            model, *given, records=governor.records_next, passes_over=governor.pass_over
-        )
+        found = Watched(model, *given, records=governor.records_next, governor=governor)
     try:
         yield found
     finally:

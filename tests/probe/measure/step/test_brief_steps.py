@@ -196,12 +196,13 @@ def test_steps_are_told_of_again_where_watching_ends_while_one_ends() -> None:
         net(torch.ones(2, WIDTH)).sum().backward()
         sgd.step()
 
-    def closed_meanwhile() -> int:
-        watching.close()
-        return 5
+    class ClosedMeanwhile(Governor):
+        def pass_over(self) -> int:
+            watching.close()
+            return 5
 
     watching = Watched(
-        net, torch.ones(2, WIDTH), records=lambda: False, passes_over=closed_meanwhile
+        net, torch.ones(2, WIDTH), records=lambda: False, governor=ClosedMeanwhile(0.02)
     )
     try:
         for _ in range(5 * APART):
@@ -247,6 +248,26 @@ def test_the_next_step_is_decided_anew_where_that_is_asked_for() -> None:
         watching.take()
         passes.close()
     assert passes.passes == counted + 2
+
+
+def test_deciding_anew_records_no_more_than_the_share() -> None:
+    net = nn.Linear(WIDTH, WIDTH)
+    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+    recorded = 0
+    with watched(net, governor=seldom()) as watching:
+
+        def step() -> None:
+            net(torch.ones(2, WIDTH)).sum().backward()
+            sgd.step()
+
+        settle(watching, step)
+        for number in range(10 * APART):
+            if number % 3 == 0:
+                watching.recorder.decide_next()
+            step()
+            recorded += watching.recorder.is_recorded
+        watching.take()
+    assert 9 <= recorded <= 11
 
 
 def test_every_mark_is_reported_again_once_steps_do_not_decide() -> None:

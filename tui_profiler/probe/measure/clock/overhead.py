@@ -310,6 +310,10 @@ class Governor:
         self._due = min(self._due + count * self.share, 1.0)
         return count
 
+    def take_back(self, count: int) -> None:
+        """Take note that so many of those passed over last did not come to pass."""
+        self._due = max(self._due - count * self.share, 0.0)
+
 
 def seconds_to_next_tick(cost_seconds: float, budget: float) -> float:
     """Say how long after a tick the next one is due: a large model's cost more, so come seldom.

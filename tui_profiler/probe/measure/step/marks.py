@@ -33,6 +33,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import repeat
+from operator import length_hint
 from threading import get_ident
 from time import perf_counter
 from types import CellType, FrameType
@@ -105,6 +106,7 @@ class BriefMarks:
         self.ended = 0.0
         """When the last one did; 0 where none did."""
         self._left = repeat(None, steps)
+        self._unused = 0
 
     def is_last(self) -> bool:
         """Take note that one ends; tells whether it is to be told as usual."""
@@ -112,7 +114,13 @@ class BriefMarks:
 
     def stop(self) -> None:
         """Have the next one told as usual; on any thread."""
+        self._unused = self.left
         self._left = repeat(None, 0)
+
+    @property
+    def left(self) -> int:
+        """How many of the steps have not ended."""
+        return self._unused + length_hint(self._left)
 
 
 @dataclass

@@ -22,6 +22,7 @@ from tui_profiler.probe.measure.clock.backward import ENGINE, brief_pass_seconds
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.device_clock import DeviceMark, DeviceSpan
 from tui_profiler.probe.measure.clock.graph_marks import Recomputed
+from tui_profiler.probe.measure.clock.overhead import Governor
 from tui_profiler.probe.measure.clock.thread_usage import Reading
 from tui_profiler.probe.measure.step.kept_gradients import GradientWatch
 from tui_profiler.probe.measure.step.marks import MARKS, BriefMarks, Mark, brief_mark_seconds
@@ -114,19 +115,19 @@ class StepRecorder:
     Args:
         clock: of the model.
         records_next: tells whether the next step is to be recorded.
-        passes_over: where that one is not, tells how many behind it are not either, and counts
-            them; None: that is asked at the end of each.
+        governor: where that one is not, tells how many behind it are not either; None: that is
+            asked at the end of each.
     """
 
     def __init__(
         self,
         clock: ModuleClock,
         records_next: Callable[[], bool],
-        passes_over: Callable[[], int] | None = None,
+        governor: Governor | None = None,
     ) -> None:
         self._clock = clock
         self._records_next = records_next
-        self._passes_over = passes_over
+        self._governor = governor
         self._brief: BriefMarks | None = None
         """Steps that only times are kept of, from the present one on."""
         self.marks: deque[Mark] = deque(maxlen=MOST_MARKS)
@@ -287,14 +288,14 @@ class StepRecorder:
             if window is not None and is_waiting:
                 window.await_forward()
                 self._clock.call_before_next(window.begin)
-            if not self._is_recorded and self._passes_over is not None:
+            if not self._is_recorded and self._governor is not None:
                 reads = self.usual_seconds >= LEAST_READ_ALWAYS_SECONDS
-                self._be_brief(self._end_read if reads else self.ends.append, self._passes_over)
+                self._be_brief(self._end_read if reads else self.ends.append, self._governor)
 
-    def _be_brief(self, end: Callable[[float], object], passes_over: Callable[[], int]) -> None:
+    def _be_brief(self, end: Callable[[float], object], governor: Governor) -> None:
         """Keep only times of the steps from now on, as many as are not recorded."""
         subject = self.ends_at
-        if not subject or not MARKS.can_be_brief(subject) or not (steps := passes_over()):
+        if not subject or not MARKS.can_be_brief(subject) or not (steps := governor.pass_over()):
             return
         self._brief = brief = BriefMarks(self.thread, subject, steps, end)
         MARKS.be_brief(brief)
@@ -313,7 +314,8 @@ class StepRecorder:
     def _leave_brief(self) -> None:
         """Take note that a step ends that is told as usual."""
         brief, self._brief = self._brief, None
-        if brief is not None:
+        if brief is not None and self._governor is not None:
+            self._governor.take_back(brief.left)
             ENGINE.tell_all()
             self._passes = self._passes_before  # Nobody was told how many it had.
             self._ended_at = brief.ended or self._ended_at
