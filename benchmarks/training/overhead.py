@@ -6,9 +6,16 @@ Batches of steps run bare and in some way in turn, who goes first by turns; of e
 of seconds per step is taken, of CPU time of the process (all threads, the probe's too) and of wall
 time. Printed are the median of the ratios and its 95 % interval, less one.
 
+- ``nothing``: bare once more, among the batches of ``watched``. Its interval is what the machine
+  adds of itself: where it does not hold 0, or is wide, the rows below it say little.
+
 - ``watched``: as the product watches a program that trains, with its thread, its ticks encoded
   and thrown away, its governor with the default budget, and operator windows as often as it opens
   them. What these take is rare and in no median, so the ratio of the sums is printed too.
+- ``one run``: the same watched without batches, which is how a program has it. Each step is
+  recorded, or the probe's thread computed beside it, or neither; printed is how many there are of
+  the first two, how much longer than the median of the third they take, and what that is of all.
+  Batches cannot tell it as well: noise between two of them is about 1 %.
 - ``every step``: recorded whole, without a budget; adding up is not in it.
 - ``hooks``: full backward hooks on every module. ``profiler``: torch.profiler by default; closing
   and reading it is not counted.
@@ -23,8 +30,10 @@ import argparse
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from itertools import cycle, islice, pairwise, permutations
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
@@ -52,6 +61,8 @@ WARM_UP = 3
 """Steps before a batch is timed: the interpreter learns its short cuts anew."""
 SETTLING_SECONDS = 5.0
 """Watched before pairs begin: the governor decides, the first steps are recorded all."""
+THREAD_SECONDS = 50e-6
+"""CPU time of the probe's thread in a step that makes it one beside which it computed."""
 PRODUCT_BUDGET = 0.02
 BUDGETS = {"200 tiny layers": 0.10}
 
@@ -59,14 +70,16 @@ Way: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
 class Batch(NamedTuple):
-    """Mean seconds per step."""
+    """Seconds per step."""
 
     cpu: float
     wall: float
+    median: float
+    """Wall time; steps that are recorded are too few to move it."""
 
 
-Pair: TypeAlias = tuple[Batch, Batch]
-"""Bare, and in some way."""
+Row: TypeAlias = tuple[Batch, ...]
+"""Bare, and in each way."""
 
 
 def run(trained: Trained, way: Way, steps: int) -> Batch:
@@ -74,10 +87,16 @@ def run(trained: Trained, way: Way, steps: int) -> Batch:
     with way():
         for _ in range(WARM_UP):
             trained.step()
-        wall, cpu = perf_counter(), process_time()
+        cpu, each = process_time(), [perf_counter()]
         for _ in range(steps):
             trained.step()
-        return Batch((process_time() - cpu) / steps, (perf_counter() - wall) / steps)
+            each.append(perf_counter())
+        cpu = process_time() - cpu
+        return Batch(
+            cpu / steps,
+            (each[-1] - each[0]) / steps,
+            median(after - before for before, after in pairwise(each)),
+        )
 
 
 class Watched:
@@ -126,12 +145,25 @@ class Watched:
         with self._turn:
             was_driving = recorder.is_driving
             with self._clock.removed():
+                recorder._leave_brief()  # Steps that it passed over do not come to pass.
                 recorder.close()
                 try:
                     yield
                 finally:
                     recorder.start()
                     recorder.is_driving = was_driving
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time of the probe's thread so far."""
+        assert self._thread.ident is not None
+        return time.clock_gettime(time.pthread_getcpuclockid(self._thread.ident))
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the present step is."""
+        assert self._times is not None
+        return self._times._step_recorder.is_recorded
 
     @contextmanager
     def on(self) -> Iterator[None]:
@@ -171,18 +203,18 @@ def profiler() -> Iterator[None]:
         yield
 
 
-def compared(trained: Trained, bare: Way, way: Way, steps: int, pairs: int) -> list[Pair]:
-    """Run pairs of batches, bare and in some way."""
+def compared(trained: Trained, ways: tuple[Way, ...], steps: int, rows: int) -> list[Row]:
+    """Run batches in each of the ways, bare first, every order of them as often as another."""
     found = []
-    for turn in range(pairs):
-        order = (bare, way) if turn % 2 else (way, bare)  # A drift falls on both alike.
-        spent = {one: run(trained, one, steps) for one in order}
-        found.append((spent[bare], spent[way]))
+    for order in islice(cycle(permutations(range(len(ways)))), rows):
+        spent = {one: run(trained, ways[one], steps) for one in order}
+        found.append(tuple(spent[one] for one in range(len(ways))))
     return found
 
 
-def told(name: str, pairs: list[Pair]) -> float:
-    """Print what a way adds; returns the upper end of the interval, of CPU or of wall time."""
+def told(name: str, rows: list[Row], way: int = 1) -> float:
+    """Print what one of the ways adds; returns the upper end of its interval, CPU or wall."""
+    pairs = [(row[0], row[way]) for row in rows]
     highest, cells = 0.0, []
     for kind in Batch._fields:
         ratios = [getattr(two, kind) / getattr(one, kind) for one, two in pairs]
@@ -190,13 +222,34 @@ def told(name: str, pairs: list[Pair]) -> float:
         sums = sum(getattr(two, kind) for _, two in pairs) / sum(
             getattr(one, kind) for one, _ in pairs
         )
-        highest = max(highest, high - 1)
+        if kind != "median":
+            highest = max(highest, high - 1)
         cells.append(
             f"{kind} {median(ratios) - 1:+7.2%} [{low - 1:+.2%}, {high - 1:+.2%}] "
             f"of sums {sums - 1:+.2%}"
         )
     print(f"  {name:11}" + "  ".join(cells), flush=True)
     return highest
+
+
+def accounted(trained: Trained, one: Watched, steps: int) -> str:
+    """Return in words what steps take more that are recorded, or that the thread runs beside."""
+    seconds: dict[str, list[float]] = {"plain": [], "recorded": [], "beside the thread": []}
+    for _ in range(steps):
+        is_recorded, cpu, began = one.is_recorded, one.cpu_seconds, perf_counter()
+        trained.step()
+        ended = perf_counter()
+        is_beside = one.cpu_seconds - cpu > THREAD_SECONDS
+        kind = "recorded" if is_recorded else "beside the thread" if is_beside else "plain"
+        seconds[kind].append(ended - began)
+    plain = median(seconds.pop("plain"))
+    total, told = 0.0, []
+    for kind, found in seconds.items():
+        if found:
+            longer = median(found) / plain - 1
+            total += longer * len(found) / steps
+            told.append(f"{len(found) / steps:.1%} of steps {kind}, {longer:+.1%} each")
+    return f"{total:+.2%} of {steps} steps: {'; '.join(told)}"
 
 
 def watched(
@@ -207,12 +260,15 @@ def watched(
     settled = perf_counter() + SETTLING_SECONDS
     while perf_counter() < settled:
         trained.step()
-    found = compared(trained, one.bare, one.on, steps, pairs)
+    found = compared(trained, (one.bare, one.bare, one.on), steps, pairs)
+    account = accounted(trained, one, 2 * pairs * steps)
     one.close()
-    highest = told("watched", found)
+    told("nothing", found)
+    highest = told("watched", found, 2)
     said = f", the product says {one.overhead.ratio:.2%}" if one.overhead is not None else ""
     recorded = f"{one.recorded} of {one.steps} watched steps recorded"
     print(f"    {recorded}{said}; upper end {highest:.2%}, budget {budget:.0%}")
+    print(f"  one run    {account}", flush=True)
     return highest <= budget
 
 
@@ -229,7 +285,7 @@ def every_step(trained: Trained, nodes: tuple[Node, ...], steps: int, pairs: int
             recorded.clock.record_step(is_recorded=False)
             recorded.collect()
 
-        found = compared(trained, plain, on, steps, pairs)
+        found = compared(trained, (plain, on), steps, pairs)
     told("every step", found)
     calls = sum(node.calls for node in nodes if node.kind == "module")
     added = median(two.cpu - one.cpu for one, two in found) / calls
@@ -245,7 +301,7 @@ def row(name: str, trained: Trained, seconds: float, pairs: int) -> bool:
     every_step(trained, nodes, steps, pairs)
     for way, on in (("hooks", lambda: hooks(trained)), ("profiler", profiler)):
         try:
-            told(way, compared(trained, plain, on, steps, pairs))
+            told(way, compared(trained, (plain, on), steps, pairs))
         except RuntimeError as error:
             print(f"  {way:11}raise: {str(error).partition('.')[0]}")
     return is_within
