@@ -23,7 +23,7 @@ import tui_profiler.probe.cost.backward
 import tui_profiler.probe.cost.quantised  # noqa: F401 - each enters its formulas
 from tui_profiler.probe.cost.arithmetic import ARITHMETIC
 from tui_profiler.probe.cost.call import Call, Formula, signature_of, tensors_in
-from tui_profiler.probe.cost.macs import macs_formula
+from tui_profiler.probe.cost.macs import SPARSE, macs_formula, sparse_product
 from tui_profiler.probe.cost.rollup import SelfCost
 from tui_profiler.probe.cost.traffic import bytes_moved
 from tui_profiler.probe.cost.workspace import workspace_bytes
@@ -116,6 +116,10 @@ class _Formulas(NamedTuple):
     arithmetic: Formula | None
     is_costed: bool
 
+    @property
+    def computes(self) -> bool:
+        return self.macs is not None or self.arithmetic is not None
+
 
 class CallCosts:
     """What calls cost; the arithmetic and workspace of equal ones are counted once."""
@@ -168,9 +172,14 @@ def _cost(call: Call, counted: Count | None, weights: Container[int]) -> SelfCos
 
 def _arithmetic(operator: internals.Operator, call: Call) -> Count | None:
     formulas = _formulas(operator)
-    if not formulas.is_costed:
+    if formulas.is_costed and not formulas.computes:
+        return 0, 0
+    is_sparse = any(tensor.layout in SPARSE for tensor in call.tensors())
+    if not formulas.is_costed and not is_sparse:
         return _decomposed_count(operator, call)
     try:
+        if is_sparse:
+            return sparse_product(call)
         macs = formulas.macs(call) if formulas.macs else 0
         other = formulas.arithmetic(call) if formulas.arithmetic else 0
     except _UNEXPECTED:

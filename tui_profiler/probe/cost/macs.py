@@ -2,7 +2,8 @@
 
 1. The count is of the dense definition, whatever the type of the numbers (a complex product is
    four): zeros, padding, causal masks and early exits save nothing, and the parts of a nested
-   tensor are counted as if padded to the longest.
+   tensor are counted as if padded to the longest. Of a sparse matrix (COO, CSR …) only the stored
+   values are counted.
 2. What ``torch.utils.flop_counter`` has a formula for is counted by it, halved (its multiply-add is
    two FLOP). The table here is asked first, and holds what that registry does not.
 3. torchvision publishes the same count as ``weights.meta["_ops"]`` (GMACs); ``tests/probe/
@@ -12,6 +13,8 @@ Letters in the docstrings: B batch, L target length, S source length, E width, H
 """
 
 from math import prod
+
+import torch
 
 from tui_profiler.probe.cost.call import Call, Formula, FormulaTable, Shape
 from tui_profiler.probe.torch_compat.flop_formulas import flop_formula
@@ -230,3 +233,46 @@ def _embedding_bag(call: Call) -> int:
 def _fused_cell(call: Call) -> int:
     """The products came before; only the gates' arithmetic is left."""
     return 0
+
+
+SPARSE = frozenset(
+    {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
+)
+_OPERANDS = {
+    "aten::mm": ("self", "mat2"),
+    "aten::_sparse_mm": ("sparse", "dense"),
+    "aten::addmm": ("mat1", "mat2"),
+    "aten::_sparse_addmm": ("mat1", "mat2"),
+    "aten::mv": ("self", "vec"),
+}
+_ADDS = frozenset({"aten::addmm", "aten::_sparse_addmm"})
+
+
+def sparse_product(call: Call) -> tuple[int, int] | None:
+    """Return (multiply-accumulates, other FLOPs) of a product of a sparse and a dense matrix.
+
+    Multiply-accumulates are those of the stored values; a formula on shapes would count the zeros
+    that are not stored. Each value is multiplied with a row of the right operand, or a column of
+    the left one.
+    None for every other call: of two sparse operands, or one whose values are not known.
+    """
+    names = _OPERANDS.get(call.signature.name, ())
+    operands = [value for value in map(call.get, names) if isinstance(value, torch.Tensor)]
+    sparse = [tensor for tensor in operands if tensor.layout in SPARSE]
+    if len(operands) != 2 or len(sparse) != 1 or call.outputs[0].layout in SPARSE:
+        return None
+    left, right = operands
+    is_left = sparse[0] is left
+    width = right.shape[1] if is_left and right.dim() == 2 else 1 if is_left else left.shape[0]
+    added = 0 if call.signature.name not in _ADDS or _is_zero(call, "beta") else 1
+    return _stored_values(sparse[0]) * width, added * call.output_elements()
+
+
+def _stored_values(tensor: torch.Tensor) -> int:
+    is_coordinates = tensor.layout is torch.sparse_coo
+    return (tensor._values() if is_coordinates else tensor.values()).numel()
+
+
+def _is_zero(call: Call, name: str) -> bool:
+    value = call.get(name)
+    return isinstance(value, int | float) and value == 0

@@ -11,6 +11,8 @@
    gives out, not the whole table; writing some elements (``index_put_``, ``scatter_``) writes as
    many bytes as the values have.
 6. Parameters and buffers, and views of them, are weights; everything else read is an activation.
+   Weights that a quantised operator is passed packed are read as large as they are unpacked.
+7. A sparse tensor has the bytes of its indices and values; one that wraps others has theirs.
 """
 
 from collections.abc import Container, Iterator
@@ -18,7 +20,7 @@ from collections.abc import Container, Iterator
 import torch
 
 from tui_profiler.probe.cost.call import Call, Signature, tensors_in
-from tui_profiler.probe.torch_compat.internals import storage_key
+from tui_profiler.probe.torch_compat.internals import storage_key, stored_bytes, stored_in
 
 
 def _named(names: str, ending: str = "") -> frozenset[str]:
@@ -54,11 +56,6 @@ _WRITES_SOME = {
 }
 
 
-def tensor_bytes(tensor: torch.Tensor) -> int:
-    """Count the bytes of all elements."""
-    return tensor.numel() * tensor.element_size()
-
-
 def bytes_moved(call: Call, weights: Container[int]) -> tuple[int, int, int]:
     """Return (activation bytes read, weight bytes read, bytes written)."""
     signature = call.signature
@@ -69,13 +66,20 @@ def bytes_moved(call: Call, weights: Container[int]) -> tuple[int, int, int]:
     written = _written_bytes(call, {key for key in storages.values() if key is not None})
     if written == 0 and call.outputs and not signature.written:
         return 0, 0, 0
-    activations = weight = 0
+    activations, weight = 0, _packed_bytes(call)
     for tensor in _read(call, inputs):
-        if storages[id(tensor)] in weights:
+        if any(storage_key(part) in weights for part in stored_in(tensor)):
             weight += _bytes_read(call, tensor)
         else:
             activations += _bytes_read(call, tensor)
     return activations, weight, written
+
+
+def _packed_bytes(call: Call) -> int:
+    """Count the weights that a quantised operator is passed packed."""
+    packed = [value for value in call.args if isinstance(value, torch.ScriptObject)]
+    parts = (part for each in packed if hasattr(each, "unpack") for part in each.unpack())
+    return sum(stored_bytes(part) for part in parts if isinstance(part, torch.Tensor))
 
 
 def _read(call: Call, inputs: dict[int, torch.Tensor]) -> Iterator[torch.Tensor]:
@@ -96,24 +100,24 @@ def _unread_arguments(signature: Signature) -> tuple[str, ...]:
 def _bytes_read(call: Call, tensor: torch.Tensor) -> int:
     table = _LOOKS_UP.get(call.signature.name)
     if table is not None and tensor is call.get(table):
-        return min(_bytes_at_most_of_storage(tensor), tensor_bytes(call.outputs[0]))
+        return min(_bytes_at_most_of_storage(tensor), stored_bytes(call.outputs[0]))
     return _bytes_at_most_of_storage(tensor)
 
 
 def _bytes_at_most_of_storage(tensor: torch.Tensor) -> int:
     if storage_key(tensor) is None:
-        return tensor_bytes(tensor)
-    return min(tensor_bytes(tensor), tensor.untyped_storage().nbytes())
+        return stored_bytes(tensor)
+    return min(stored_bytes(tensor), tensor.untyped_storage().nbytes())
 
 
 def _written_bytes(call: Call, input_storages: set[int | None]) -> int:
     """Outputs in storages of their own, and what the schema says is written."""
     values = _WRITES_SOME.get(call.signature.name)
     if values is not None:
-        return sum(tensor_bytes(tensor) for tensor in tensors_in(call.get(values)))
+        return sum(stored_bytes(tensor) for tensor in tensors_in(call.get(values)))
     written = {id(t): t for name in call.signature.written for t in tensors_in(call.get(name))}
-    total = sum(tensor_bytes(tensor) for tensor in written.values())
+    total = sum(stored_bytes(tensor) for tensor in written.values())
     for output in call.outputs:
         if id(output) not in written and storage_key(output) not in input_storages:
-            total += tensor_bytes(output)
+            total += stored_bytes(output)
     return total

@@ -19,6 +19,8 @@ making fake tensors sooner | only the real run is left |
 | ``torch._subclasses.fake_tensor.in_kernel_invocation_manager`` | shapes of common operators \
 without torch's Python around them | only the real run is left |
 | ``UntypedStorage._cdata`` | telling storages apart | no trace |
+| ``torch.utils._python_dispatch.is_traceable_wrapper_subclass``, ``Tensor.__tensor_flatten__`` | \
+what is stored in a tensor that wraps others | no trace |
 | ``torch._C._ForceDispatchKeyGuard`` | recording what operators that take functions run | those \
 models fail |
 | ``Module._modules``, ``._parameters``, ``._buffers`` | walking without recursion; aliases that \
@@ -64,7 +66,11 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     in_kernel_invocation_manager,
 )
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+    is_traceable_wrapper_subclass,
+)
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only, tree_unflatten
 
 __all__ = [
@@ -116,6 +122,40 @@ def storage_key(tensor: torch.Tensor) -> int | None:
         return int(tensor.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):
         return None
+
+
+def stored_in(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the tensors that have the values of one in their storages.
+
+    Itself; of a sparse tensor its indices and values; of a wrapper (torchao's weights of 8 and 4
+    bits, jagged tensors) those inside. A DTensor stands for the whole of its shards.
+    """
+    names = _SPARSE_PARTS.get(tensor.layout)
+    if names is not None and not isinstance(tensor, FakeTensor):
+        return tuple(getattr(tensor, name)() for name in names)
+    if type(tensor).__name__ == "DTensor" or not is_traceable_wrapper_subclass(tensor):
+        return (tensor,)
+    inside = [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
+    return tuple(each for part in inside for each in stored_in(part))
+
+
+_SPARSE_PARTS = {
+    torch.sparse_coo: ("_indices", "_values"),
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
+    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
+}
+
+
+def stored_bytes(tensor: torch.Tensor) -> int:
+    """Return the bytes of all elements as they are stored."""
+    if tensor.layout is torch.strided and type(tensor) in _UNWRAPPED:
+        return tensor.numel() * tensor.element_size()
+    return sum(int(each.numel()) * each.element_size() for each in stored_in(tensor))
+
+
+_UNWRAPPED = frozenset({Tensor, torch.nn.Parameter, FakeTensor})
 
 
 def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:

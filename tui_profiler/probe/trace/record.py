@@ -145,7 +145,7 @@ def _record_once(
         places = Places(model, name)
         stack = ModuleStack(places)
         parameters, buffers = weights.weight_storages(model)
-        lifetimes = Lifetimes(weights.held_tensors(model), tensors_in((given.args, given.kwargs)))
+        lifetimes = Lifetimes(weights.stored_tensors(model), tensors_in((given.args, given.kwargs)))
         lifetimes.enter(tensors_of(given.kwargs))
         lifetimes.hold(weights.kept_tensors(model))
         snapshot = Snapshot(model)

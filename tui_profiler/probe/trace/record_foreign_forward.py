@@ -228,7 +228,7 @@ class ForeignForwardRecorder:
         inside = list(modules.each_module(root))
         self._stack = _GuardedStack(places, self._loop_seconds)
         parameters, buffers = weights.weight_storages(root)
-        lifetimes = Lifetimes(weights.held_tensors(root), tensors_in((args, kwargs)))
+        lifetimes = Lifetimes(weights.stored_tensors(root), tensors_in((args, kwargs)))
         lifetimes.hold(weights.kept_tensors(root))
         kind = _GuardedRecorder if "torch._dynamo" not in sys.modules else _HiddenRecorder
         self._recorder = kind(

@@ -13,6 +13,7 @@ from tui_profiler.messages import LoadSpec, Unknown
 from tui_profiler.probe.load.common import errors
 from tui_profiler.probe.process.memory_limit import limit_bytes
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.torch_compat.internals import stored_bytes
 from tui_profiler.probe.torch_compat.kv_cache import ReturnedCache
 from tui_profiler.probe.torch_compat.modules import each_module
 
@@ -178,7 +179,7 @@ def _held_bytes(model: torch.nn.Module) -> int:
     sizes: dict[int, int] = {}
     for module in each_module(model):
         for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
-            sizes[id(tensor)] = tensor.numel() * tensor.element_size()
+            sizes[id(tensor)] = stored_bytes(tensor)
     return sum(sizes.values())
 
 

@@ -65,8 +65,8 @@ from tui_profiler.probe.trace.tree.lifetimes import Lifetimes
 from tui_profiler.probe.trace.tree.module_stack import ModuleStack, watched
 from tui_profiler.probe.trace.tree.weights import (
     held_bytes,
-    held_tensors,
     kept_tensors,
+    stored_tensors,
     weight_storages,
 )
 
@@ -239,7 +239,7 @@ class _StepRun:
         places = Places(model, name)
         self._stack = stack = ModuleStack(places)
         keys, buffers = weight_storages(model)
-        tensors = list(held_tensors(model))
+        tensors = list(stored_tensors(model))
         inside = tensors_in((given.args, given.kwargs))
         lifetimes = Lifetimes(tensors, inside)
         lifetimes.hold(kept_tensors(model))

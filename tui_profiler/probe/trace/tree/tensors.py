@@ -7,7 +7,7 @@ import torch
 
 from tui_profiler.messages import Tensor
 from tui_profiler.probe.process.wire_names import writable
-from tui_profiler.probe.torch_compat.internals import shape_of
+from tui_profiler.probe.torch_compat.internals import shape_of, stored_bytes
 
 _MOST_SHOWN = 64
 """Tensors that one node shows at most; a model can pass thousands of states."""
@@ -77,7 +77,7 @@ def _made(name: str, tensor: torch.Tensor) -> Tensor:
     return Tensor(
         shape=shape_of(tensor),
         dtype=dtype_name(tensor.dtype),
-        bytes=int(tensor.numel()) * tensor.element_size(),
+        bytes=stored_bytes(tensor),
         name=writable(name),
         layout=_layout(tensor),
         grad=tensor.requires_grad,

@@ -8,7 +8,13 @@ from tui_profiler.messages import Weight
 from tui_profiler.probe.cost.rollup import ParameterOwners
 from tui_profiler.probe.process.wire_names import writable
 from tui_profiler.probe.process.yielding import rest
-from tui_profiler.probe.torch_compat.internals import buffers_of, parameters_of, storage_key
+from tui_profiler.probe.torch_compat.internals import (
+    buffers_of,
+    parameters_of,
+    storage_key,
+    stored_bytes,
+    stored_in,
+)
 from tui_profiler.probe.torch_compat.modules import each_module
 from tui_profiler.probe.trace.tree.growing_tree import Place, joined
 from tui_profiler.probe.trace.tree.tensors import dtype_name
@@ -38,6 +44,11 @@ def held_tensors(model: torch.nn.Module) -> Iterator[torch.Tensor]:
     """Yield every parameter and buffer; one that two modules share twice."""
     for module in each_module(model):
         yield from (tensor for _, tensor, _ in own_tensors(module))
+
+
+def stored_tensors(model: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """Yield likewise the tensors that they are stored in."""
+    yield from (part for tensor in held_tensors(model) for part in stored_in(tensor))
 
 
 def packed_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor, bool]]:
@@ -94,7 +105,7 @@ class Weights:
         return [
             ParameterOwners(
                 self._parameters[key].numel(),
-                self._parameters[key].numel() * self._parameters[key].element_size(),
+                stored_bytes(self._parameters[key]),
                 tuple(nodes),
                 key in self._trained,
             )
@@ -110,8 +121,8 @@ class Weights:
                 Weight(
                     name=writable(name),
                     shape=tuple(tensor.shape),
-                    dtype=dtype_name(tensor.dtype),
-                    bytes=tensor.numel() * tensor.element_size(),
+                    dtype=dtype_name(_stored_dtype(tensor)),
+                    bytes=stored_bytes(tensor),
                     is_buffer=is_buffer,
                     shared_with="" if first == full_name else writable(first),
                     requires_grad=tensor.requires_grad,
@@ -145,10 +156,11 @@ def weight_storages(model: torch.nn.Module) -> tuple[dict[int, int], dict[int, i
     buffers: dict[int, int] = {}
     for module in each_module(model):
         for _, tensor, is_buffer in own_tensors(module):
-            key = storage_key(tensor)
-            if key is not None:
-                sizes = buffers if is_buffer else parameters
-                sizes[key] = tensor.untyped_storage().nbytes()
+            for part in stored_in(tensor):
+                key = storage_key(part)
+                if key is not None:
+                    sizes = buffers if is_buffer else parameters
+                    sizes[key] = part.untyped_storage().nbytes()
     return parameters, {key: size for key, size in buffers.items() if key not in parameters}
 
 
@@ -168,10 +180,19 @@ def held_bytes(model: torch.nn.Module) -> int:
     parameters, buffers = weight_storages(model)
     storages = {**parameters, **buffers}
     for tensor in kept_tensors(model):
-        key = storage_key(tensor)
-        if key is not None:
-            storages.setdefault(key, tensor.untyped_storage().nbytes())
+        for part in stored_in(tensor):
+            key = storage_key(part)
+            if key is not None:
+                storages.setdefault(key, part.untyped_storage().nbytes())
     return sum(storages.values())
+
+
+def _stored_dtype(tensor: torch.Tensor) -> torch.dtype:
+    """Return the dtype of the values in memory: int8 of weights that pass for float32."""
+    if tensor.layout is not torch.strided:
+        return tensor.dtype
+    parts = stored_in(tensor)
+    return max(parts, key=stored_bytes).dtype if parts else tensor.dtype
 
 
 def _collect(value: object, found: list[torch.Tensor], levels: int) -> None:
