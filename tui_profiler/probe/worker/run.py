@@ -291,7 +291,7 @@ class Run:
         from tui_profiler.probe.measure.ceilings.ceilings import keep_raised  # noqa: PLC0415
         from tui_profiler.probe.measure.ceilings.roof_check import RoofCheck  # noqa: PLC0415
 
-        check = RoofCheck(traced.nodes, traced.costs)
+        check = RoofCheck(traced.nodes, traced.costs, traced.done.bounded)
 
         def look(tick: messages.Tick) -> None:
             nonlocal found

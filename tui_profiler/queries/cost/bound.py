@@ -12,6 +12,8 @@ The work of a module's own operators (of an operator, its own) has three least t
 2. A roof that is not good enough, or has no figure, leaves its least time between nothing and what
    its figure says, or open. The class is measured where that cannot change it, by rule 1; else it
    is *not decided* by these roofs, and told on paper. Each module's own work is judged alone.
+   Likewise where sizes depend on the data, and the traced work is an upper bound
+   (``tree.bounded``): its FLOPs and bytes ask between nothing and what they say.
 3. An operator without a formula may compute any amount: then only compute can be the largest; all
    else is unexplained, and the reason says so.
 4. A container's time is that of its own operators and of all modules inside, each in its class: its
@@ -98,6 +100,7 @@ data."""
 
 NO_FORMULA = "not counted: an operator has no formula"
 NOTHING_MOVED = "it moves nothing"
+BY_DATA = "how much work it has depends on the data: FLOPs and bytes are upper bounds"
 INTEGERS = "int8"
 _INTEGERS = re.compile(
     r"quantized::|onednn::q(linear|conv)|aten::_?(weight_int[48]pack_mm|int_mm|quantized_\w+)"
@@ -427,7 +430,13 @@ def node_parts(session: Session, node: int, steps: Steps = ()) -> tuple[float, .
         if spent and (ceilings := ceilings_of(session)) is not None:
             held = floors(tree, ceilings)
             dtype, moved = node_dtype(tree, each), held.moved(each, each + 1)
-            explains = explained(tree.costs[each], held.roofs, dtype, moved)
+            explains = explained(
+                tree.costs[each],
+                held.roofs,
+                dtype,
+                moved,
+                is_upper_bound=is_upper_bound(tree, each),
+            )
             module, judged = tree.nodes[each].parent, spent
             if session.timings is not None:
                 judged = session.timings.on_core(module, spent)
@@ -500,7 +509,9 @@ def memory_level(session: Session) -> str:
 
 
 def open_roof(tree: Tree, held: Floors, node: int) -> str:
-    """Say which roof leaves a node's own work open: the one that could ask most; empty if none."""
+    """Say what leaves a node's own work open: the roof that could ask most; empty if nothing."""
+    if is_upper_bound(tree, node):
+        return BY_DATA
     dtype, cost = node_dtype(tree, node), certain_cost(tree, node)
     _, at_most = _floors(cost, held.roofs, dtype, own_moved(tree, held, node))
     if not at_most:
@@ -619,11 +630,32 @@ def limits(tree: Tree, ceilings: Ceilings) -> Generator[None, None, Limits]:
         if node.kind == "module":
             cost, dtype = certain_cost(tree, index), node_dtype(tree, index)
             moved = own_moved(tree, found, index)
-            codes[index], limit[index] = explained(cost, found.roofs, dtype, moved)
+            codes[index], limit[index] = explained(
+                cost, found.roofs, dtype, moved, is_upper_bound=is_upper_bound(tree, index)
+            )
     return Limits(bytes(codes), limit)
 
 
-def explained(cost: Cost, roofs: UsableRoofs, dtype: str, moved: MoveSeconds) -> tuple[int, float]:
+def is_upper_bound(tree: Tree, node: int) -> bool:
+    """Return whether the own work of a node is an upper bound, because its size is in the data."""
+    if not tree.bounded:
+        return False
+    at = tree.nodes[node]
+    own = (node,) if at.kind == "op" or at.is_opaque else tree.children(node)
+    return any(
+        tree.bounded.get(each) == "at most" and (each == node or tree.nodes[each].kind == "op")
+        for each in own
+    )
+
+
+def explained(
+    cost: Cost,
+    roofs: UsableRoofs,
+    dtype: str,
+    moved: MoveSeconds,
+    *,
+    is_upper_bound: bool = False,
+) -> tuple[int, float]:
     """Return the class of the largest floor, and the longest time that it may explain.
 
     Args:
@@ -631,8 +663,9 @@ def explained(cost: Cost, roofs: UsableRoofs, dtype: str, moved: MoveSeconds) ->
         roofs: of the machine.
         dtype: that it computes in.
         moved: least seconds of moving its bytes.
+        is_upper_bound: FLOPs and bytes are at most what ``cost`` says.
     """
-    least, at_most = _floors(cost, roofs, dtype, moved)
+    least, at_most = _floors(cost, roofs, dtype, moved, is_upper_bound=is_upper_bound)
     kind = max(least, key=least.__getitem__, default=None)
     largest = least[kind] if kind is not None else 0.0
     most = max(at_most.values(), default=0.0)
@@ -654,7 +687,12 @@ def largest_floor(tree: Tree, held: Floors, node: int) -> float | None:
 
 
 def _floors(
-    cost: Cost, roofs: UsableRoofs, dtype: str, moved: MoveSeconds
+    cost: Cost,
+    roofs: UsableRoofs,
+    dtype: str,
+    moved: MoveSeconds,
+    *,
+    is_upper_bound: bool = False,
 ) -> tuple[dict[BoundKind, float], dict[BoundKind, float]]:
     """Return the floors that are known, and of the others what they are at most.
 
@@ -670,6 +708,10 @@ def _floors(
     if cost.ops and "overhead" not in least:
         seconds = roofs.op_seconds_at_most
         at_most["overhead"] = math.inf if seconds is None else cost.ops * seconds
+    if is_upper_bound:
+        for kind in ("compute", "memory"):
+            if least.get(kind):
+                at_most[kind] = least.pop(kind)
     return least, at_most
 
 
@@ -806,10 +848,15 @@ def _with_figures(
     certain = certain_cost(tree, node) if tree.nodes[node].is_opaque else cost
     moved = bytes_moved(certain)
     memory = held.memory_seconds(node, tree.ends[node])
-    least, at_most = _floors(certain, held.roofs, dtype, held.moved(node, tree.ends[node]))
+    is_most = tree.bounded.get(node) == "at most"
+    moves = held.moved(node, tree.ends[node])
+    least, at_most = _floors(certain, held.roofs, dtype, moves, is_upper_bound=is_most)
     shares = {each: time / seconds for each, time in least.items()} if seconds else {}
     no_roof: dict[BoundKind, str] = {
-        each: held.roofs.sentence(_roof_name(tree, held, node, each)) for each in at_most
+        each: BY_DATA
+        if is_most and each != "overhead"
+        else held.roofs.sentence(_roof_name(tree, held, node, each))
+        for each in at_most
     }
     flops_roof = _compute_rate(cost, held.roofs.compute, dtype)
     ridge = flops_roof * memory / moved if flops_roof and memory and moved else None
@@ -839,8 +886,8 @@ def _with_figures(
         compute_share=shares.get("compute"),
         memory_share=shares.get("memory"),
         overhead_share=shares.get("overhead"),
-        flops_per_second=None if not seconds or flops is None else flops / seconds,
-        bytes_per_second=moved / seconds if seconds else None,
+        flops_per_second=None if not seconds or flops is None or is_most else flops / seconds,
+        bytes_per_second=None if not seconds or is_most else moved / seconds,
         intensity=intensity(certain),
         ridge=ridge,
         dtype=short_dtype(dtype),

@@ -176,7 +176,13 @@ def parts_of(
         code, limit = UNJUDGED, math.inf
         if usable is not None:
             times = bound.least_seconds(cost, usable, dtype, moved[at].seconds)
-            code, limit = bound.explained(cost, usable, dtype, moved[at])
+            code, limit = bound.explained(
+                cost,
+                usable,
+                dtype,
+                moved[at],
+                is_upper_bound=bound.is_upper_bound(tree, nodes[at]),
+            )
         if code == UNJUDGED:
             times = {}
         least.append(max(times.get("compute", 0.0), times.get("memory", 0.0)))

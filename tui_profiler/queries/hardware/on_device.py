@@ -14,6 +14,7 @@
 4. FLOPs of a convolution are those of the direct algorithm. Winograd's takes fewer: a 3x3
    convolution may be above the peak by it, in float32 without matrix units.
 5. Energy is the least time at the power limit of the board.
+6. Where sizes depend on the data, traced work is an upper bound, and takes no least time.
 """
 
 from bisect import bisect_left
@@ -98,7 +99,8 @@ def _columns(tree: Tree, sheet: DataSheet) -> _Columns:
     opaque_end = 0
     for index, found in enumerate(tree.nodes):
         held_back = moved = alone = 0.0
-        if index >= opaque_end and (found.kind == "op" or found.is_opaque):
+        is_sure = tree.bounded.get(index) != "at most"
+        if is_sure and index >= opaque_end and (found.kind == "op" or found.is_opaque):
             opaque_end = tree.ends[index] if found.is_opaque else 0
             cost = certain_cost(tree, index) if found.is_opaque else tree.costs[index]
             dtype = node_dtype(tree, index)

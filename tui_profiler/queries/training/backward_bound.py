@@ -126,7 +126,9 @@ def limits(tree: Tree, ceilings: Ceilings, cost: CostColumns) -> Generator[None,
         if node.kind == "module" and not node.is_opaque:
             work = _own_work(tree, cost, index)
             dtype, moved = bound.node_dtype(tree, index), moved_by(roofs, work, all_weights)
-            codes[index], limit[index] = bound.explained(work, roofs, dtype, moved)
+            codes[index], limit[index] = bound.explained(
+                work, roofs, dtype, moved, is_upper_bound=bound.is_upper_bound(tree, index)
+            )
     return Limits(bytes(codes), limit)
 
 

@@ -152,3 +152,13 @@ def test_a_module_that_computes_more_than_its_product_says_nothing() -> None:
         for node, one in zip(nodes, costs, strict=True)
     ]
     assert RoofCheck(nodes, twice).check(FOUND, ticked([0.9e-3] * MANY)) is FOUND
+
+
+def test_work_that_depends_on_the_data_says_nothing_of_a_roof() -> None:
+    # Eight experts that may each get all tokens: together eight times the work that is done.
+    weights = (messages.Weight("weight", (10, 10), "float32", 400, False, ""),)
+    routed = tree("aten::addmm", cost(flops=LINEAR, ops=1, weight_bytes=400), weights)
+    fast = ticked([0.1e-3] * MANY)
+
+    assert RoofCheck(*routed).check(FOUND, fast) is not FOUND
+    assert RoofCheck(*routed, ("aten::nonzero",)).check(FOUND, fast) is FOUND

@@ -3,7 +3,8 @@
 1. Only where the work is known for sure. Of products: leaf modules whose FLOPs are matrix products
    alone; a convolution may need fewer than are counted (zeros of its padding, Winograd on a GPU;
    ``roofs.py`` times those of a processor itself). Of bytes: leaf modules with next
-   to no weights, as it is not known which level weights come from.
+   to no weights, as it is not known which level weights come from. Nothing where sizes depend on
+   the data (routing to experts, boxes that are kept): traced work is then an upper bound.
 2. The third highest rate is held against a roof, so that no single module sets it whose work or
    time is wrong. ``ceilings.raised`` says what follows.
 3. Looked at once there are medians of ``LEAST_FORWARDS`` forwards, then every ``EVERY_SECONDS``.
@@ -27,11 +28,14 @@ _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::lin
 class RoofCheck:
     """Knows which modules of a tree may be held against which roof."""
 
-    def __init__(self, nodes: Sequence[Node], costs: Sequence[Cost]) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], costs: Sequence[Cost], bounded: Sequence[str] = ()
+    ) -> None:
+        """Take a tree, with the operators whose outputs have sizes that depend on the data."""
         self._nodes = nodes
         self._costs = costs
-        self._products = _product_dtypes(nodes, costs)
-        self._movers = _movers(nodes, costs)
+        self._products = {} if bounded else _product_dtypes(nodes, costs)
+        self._movers = frozenset() if bounded else _movers(nodes, costs)
         self._next_at = 0.0
 
     def check(self, found: Ceilings, tick: Tick) -> Ceilings:

@@ -36,6 +36,12 @@ def on_device_section(session: Session, sheet: DataSheet, top: int | None = None
         facts.append(("not counted", f"FLOPs in {', '.join(missing)}: no peak in the data sheet"))
     if uncosted := whole[0][1].uncosted:
         facts.append(("not counted", f"FLOPs of {uncosted:,} operators without a formula"))
+    tree = whole[0][0]
+    by_data = sum(
+        kind == "at most" and tree.nodes[at].kind == "op" for at, kind in tree.bounded.items()
+    )
+    if by_data:
+        facts.append(("not counted", f"{by_data:,} operators whose sizes depend on the data"))
     grids: list[Part] = [figure_text.facts(*facts)]
     grids += [_modules(tree, least, sheet, top or _MOST_ROWS) for tree, least in whole[:1]]
     return Section(title, provenance, tuple(grids))
