@@ -16,7 +16,7 @@ from ..widgets.line_widgets import LinesWidget
 from ..widgets.lines import EMPTY, Line, exact, line_width, with_role
 from ..widgets.offer_lines import shortened
 from ..widgets.prompt import MAX_LENGTH
-from ..widgets.rows import Look, finished, row
+from ..widgets.rows import Look, finished, first_row, row
 from .commands import Command, matching
 
 MOST_CELLS, MOST_ROWS = 120, 20
@@ -118,7 +118,7 @@ def palette_lines(
     cells, rows = size
     look = Look(NOTHING, 0, 0.0, cells, glyphs)
     room = max(rows - 3, 1)
-    first = max(0, min(selected - room // 2, len(found) - room))
+    first = first_row(selected, len(found), room)
     shown = found[first : first + room]
     lines = [
         _title(len(found), typed, look),

@@ -17,6 +17,7 @@ from tui_profiler.formatting.text import safe
 from ..widgets.key_bar import key_spans
 from ..widgets.line_widgets import KeyBar
 from ..widgets.lines import EMPTY, Line, exact, with_role
+from ..widgets.rows import first_row
 from .narrow import NARROW_COLUMNS
 
 ROWS_ABOVE = 2
@@ -191,7 +192,7 @@ def column_lines(
     """
     cells, rows = size
     room = max(rows - _HEAD - _FOOT, 1)
-    top = max(0, min(choice.cursor - room // 2, len(choice.order) - room))
+    top = first_row(choice.cursor, len(choice.order), room)
     lines: list[Line] = [((" columns", "strong"), ("  from left to right", "faint")), EMPTY]
     for place, name in enumerate(choice.order[top : top + room], start=top):
         heading, what = words[name]

@@ -9,7 +9,7 @@ from tui_profiler.messages import PartialModule, PartialTree, Remedy
 from tui_profiler.queries.panel.failure import Fact, FailureText, still_known, trouble
 
 from ..widgets.lines import EMPTY, Line, cut, exact, line_width, with_role
-from ..widgets.rows import Look, finished, labelled, row, section
+from ..widgets.rows import Look, finished, first_row, labelled, row, section
 
 LABEL = 8
 _FACT = 8
@@ -158,7 +158,7 @@ def partial_lines(look: Look, rows: int, cursor: int | None = None) -> tuple[Lin
     modules = tree.modules_shown
     at = raised_at(tree) if cursor is None else cursor
     room = rows - 1
-    first = max(0, min(at - room // 2, len(modules) - room))
+    first = first_row(at, len(modules), room)
     shown = modules[first : first + room]
     title = section("modules, until forward raised", _told(tree, first, len(shown)), look)
     lines = [_module(one, look) for one in shown]

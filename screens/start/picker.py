@@ -22,6 +22,7 @@ from ..widgets.heading import Heading, Order, Title
 from ..widgets.key_bar import key_bar
 from ..widgets.line_widgets import KeyBar, LinesWidget
 from ..widgets.lines import EMPTY, Line, exact, line_width
+from ..widgets.rows import first_row
 from .programs import columns, in_order, matching, question
 
 LOOK_AGAIN_SECONDS = 1.0
@@ -91,11 +92,6 @@ def picker_lines(
     if not table:
         lines.append(((f"   {empty}", "muted"),))
     return tuple(lines)
-
-
-def first_row(selected: int, count: int, room: int) -> int:
-    """Return the first row that is shown: the cursor's is in the middle where it can be."""
-    return max(0, min(selected - room // 2, count - room))
 
 
 def picker_heading(found: tuple[Found, ...], order: Order) -> Heading:

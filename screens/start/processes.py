@@ -18,11 +18,11 @@ from ..common.ordered_table import OrderedTable
 from ..widgets.heading import Heading, Order
 from ..widgets.key_bar import key_bar
 from ..widgets.line_widgets import KeyBar, LinesWidget
+from ..widgets.rows import first_row
 from .picker import (
     AS_FOUND,
     HEAD_ROWS,
     LOOK_AGAIN_SECONDS,
-    first_row,
     picker_heading,
     picker_lines,
 )

@@ -9,7 +9,7 @@ from tui_profiler.queries.start_offers import LIBRARIES, SECTIONS, Offer, Sectio
 from tui_profiler.session import EMPTY as NOTHING
 
 from .lines import EMPTY, Line, exact, line_width, with_role
-from .rows import Look, finished, row, section
+from .rows import Look, finished, first_row, row, section
 
 NAME_CELLS = 28
 ROOMY_ROWS = 30
@@ -68,7 +68,7 @@ def start_lines(
     table = _table(offers, look, blank=bool(blank), shows_empty=not typed)
     room = max(rows - len(head), 1)
     cursor = next((at for at, one in enumerate(table) if one == selected), 0)
-    first = max(0, min(cursor - room // 2, len(table) - room))
+    first = first_row(cursor, len(table), room)
     body = [
         _offer(offers[one], one == selected, look) if isinstance(one, int) else one
         for one in table[first : first + room]

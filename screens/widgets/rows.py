@@ -1,15 +1,16 @@
 """What every panel is made of: section titles, padded rows, meters, and figures that are absent."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
 from tui_profiler.formatting.canvas import ASCII, BLOCK, UNICODE, Glyphs, bar, half_cells
-from tui_profiler.formatting.text import width, wrap
+from tui_profiler.formatting.text import safe, width, wrap
+from tui_profiler.messages import Figure, Unknown
 from tui_profiler.queries.cost.bound import BoundKind
 from tui_profiler.session import Session, Tree
 
-from .lines import EMPTY, Line, exact, in_ascii, line_width, spread
+from .lines import EMPTY, Line, exact, in_ascii, line_width, spread, with_role
 
 PAD: Line = ((" ", "ink"),)
 LABEL = 9
@@ -85,6 +86,20 @@ def pending(label: str, reason: str, look: Look, cells: int = LABEL) -> tuple[Li
     return _without(label, "…", reason, look, cells)
 
 
+def fact(label: str, text: str, look: Look, cells: int = LABEL) -> Line:
+    """Return a text beside its label, on one row."""
+    return row(((label.ljust(cells), "muted"), (text, "ink")), EMPTY, look)
+
+
+def figure(
+    label: str, value: Figure, write: Callable[[float], str], look: Look, cells: int = LABEL
+) -> tuple[Line, ...]:
+    """Return a figure beside its label, or the reason why it could not be had."""
+    if isinstance(value, Unknown):
+        return absent(label, safe(value.reason), look, cells)
+    return (fact(label, write(value), look, cells),)
+
+
 def labelled(label: str, sentence: str, look: Look, cells: int = LABEL) -> tuple[Line, ...]:
     """Return a sentence beside its label, on as many rows as it needs."""
     return _hanging(((label.ljust(cells), "muted"),), sentence, look, "ink")
@@ -100,6 +115,28 @@ def _hanging(head: Line, text: str, look: Look, role: str) -> tuple[Line, ...]:
     first, *rest = wrap(text, max(look.inner - indent, 1)) or ("",)
     below = (row(((" " * indent + part, role),), EMPTY, look) for part in rest)
     return (row((*head, (first, role)), EMPTY, look), *below)
+
+
+def beside(
+    left: Sequence[Line], right: Sequence[Line], cells: int, rows: int, look: Look
+) -> tuple[Line, ...]:
+    """Return exactly ``rows`` lines: a divider after the ``cells`` of the left ones."""
+    rows, divider = max(rows, 0), (look.glyphs.divider, "hairline")
+    filled = ([*lines[:rows], *[EMPTY] * (rows - len(lines))] for lines in (left, right))
+    return tuple(
+        (*exact(one, cells, look.glyphs.ellipsis), divider, *other)
+        for one, other in zip(*filled, strict=True)
+    )
+
+
+def first_row(cursor: int, count: int, room: int) -> int:
+    """Return the first visible row of ``count``: the cursor's is in the middle where possible."""
+    return max(0, min(cursor - room // 2, count - room))
+
+
+def under_cursor(line: Line, look: Look) -> Line:
+    """Return a row, which begins with a blank cell, as that of the cursor."""
+    return with_role(((look.glyphs.cursor, "accent"), *line[1:]), "cursor")
 
 
 def meter(share: float, cells: int, role: str, look: Look) -> Line:

@@ -6,6 +6,7 @@ Rounding carries: 999.5 is ``1.00K``, 9.995 is ``10.0``. A figure that is 0 or d
 """
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 from msgspec import Struct
@@ -18,6 +19,11 @@ _DECIMAL = ("", "K", "M", "G", "T", "P", "E")
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _PER_UNIT = {"µs": 1e6, "ms": 1e3}
 _DTYPES = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c", "qint": "qi"}
+
+
+def written(value: float | None, write: Callable[[float], str], missing: str = UNAVAILABLE) -> str:
+    """Return a figure as ``write`` does, ``missing`` where there is none."""
+    return missing if value is None else write(value)
 
 
 def three_digits(value: float) -> str:

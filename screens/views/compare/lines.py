@@ -14,8 +14,8 @@ from tui_profiler.queries.compare.alignment import CHANGE_WORDS, Change
 from tui_profiler.queries.compare.rows import View, has_children
 from tui_profiler.queries.time.standard_error import DOUBT
 
-from ...widgets.lines import EMPTY, Line, Span, exact, line_width
-from ...widgets.rows import Look, row, words
+from ...widgets.lines import EMPTY, Line, Span, exact, line_width, with_role
+from ...widgets.rows import Look, first_row, row, words
 from .sides import SideLook, loading_lines, side_lines
 
 ROOMY_ROWS = 26
@@ -63,7 +63,7 @@ def compare_lines(at: CompareLook, look: Look, rows: int) -> tuple[Line, ...]:
     head = (*head, _titles(at, look, column))
     room = max(rows - len(head), 1)
     place = at.visible.index(at.view.selected) if at.view.selected in at.visible else 0
-    first = max(0, min(place - room // 2, len(at.visible) - room))
+    first = first_row(place, len(at.visible), room)
     most = _largest_difference(at)
     shown = at.visible[first : first + room]
     return (*head, *(_row(at, index, look, column, most) for index in shown))
@@ -160,9 +160,7 @@ def _row(at: CompareLook, index: int, look: Look, column: units.TimeColumn, most
     figures = _figures(texts, _roles(pair, difference, verdict), look)
     bar = _bar(difference if pair.is_ranked else None, most, verdict, look)
     line = _with_figures(left, figures, look, bar)
-    if is_selected:
-        return tuple((part, f"{own} cursor") for part, own in exact(line, look.cells))
-    return line
+    return with_role(exact(line, look.cells), "cursor") if is_selected else line
 
 
 def _cell(value: Figure, figure: comparison.FigureName, column: units.TimeColumn) -> str:

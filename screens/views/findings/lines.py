@@ -9,8 +9,8 @@ from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.formatting.text import middle, safe, width, wrap
 
 from ...widgets.heading import Heading, Order, Title
-from ...widgets.lines import EMPTY, Line, with_role
-from ...widgets.rows import Look, row, section
+from ...widgets.lines import EMPTY, Line
+from ...widgets.rows import Look, row, section, under_cursor
 
 ROOMY, SMALL = 112, 76
 """Cells from which on all columns fit, and the verdict's word beside its sign."""
@@ -64,7 +64,7 @@ def list_lines(
             continue
         line = _row(look, found[item])
         if item == selected:
-            line = with_role(((look.glyphs.cursor, "accent"), *line[1:]), "cursor")
+            line = under_cursor(line, look)
         lines.append(line)
     return lines
 

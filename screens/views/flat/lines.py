@@ -11,8 +11,8 @@ from tui_profiler.queries.tree.names import fitted
 from tui_profiler.reports.text.sections.flat import flat_cell, row_name, times_unit, why_absent
 
 from ...widgets.heading import Heading, Order, Title
-from ...widgets.lines import EMPTY, Line, with_role
-from ...widgets.rows import Look, row, words
+from ...widgets.lines import EMPTY, Line
+from ...widgets.rows import Look, first_row, row, under_cursor, words
 from ...widgets.scrolled import thumb_rows
 from .view import SORT_WORDS, FlatView
 
@@ -72,13 +72,13 @@ def flat_lines(look: Look, view: FlatView, rows: int) -> tuple[Line, ...]:
         said = f'nothing matches "{safe(view.text)}"' if view.text else f"no {TITLES[view.by]}"
         return (title, heading, *words(said, look))[: max(rows, 0)]
     body = body_rows(rows)
-    top = first_row(view, body)
+    top = first_row(view.at, len(view.rows), body)
     thumb = thumb_rows(len(view.rows), top, body)
     lines = [title, heading] if rows >= LEAST_ROWS else []
     for y, one in enumerate(view.rows[top : top + body]):
         line = _row(look, view, one, columns)
         if top + y == view.at:
-            line = with_role(((look.glyphs.cursor, "accent"), *line[1:]), "cursor")
+            line = under_cursor(line, look)
         edge = (look.glyphs.thumb, "muted") if y in thumb else (" ", "ink")
         lines.append((*line, edge))
     return tuple(lines)
@@ -87,11 +87,6 @@ def flat_lines(look: Look, view: FlatView, rows: int) -> tuple[Line, ...]:
 def body_rows(rows: int) -> int:
     """Return how many of so many lines are rows: all but title and heading, where there is room."""
     return rows - 2 if rows >= LEAST_ROWS else max(rows, 1)
-
-
-def first_row(view: FlatView, body: int) -> int:
-    """Return the first row that is shown: the cursor's is in the middle where it can be."""
-    return max(0, min(view.at - body // 2, len(view.rows) - body))
 
 
 def status_line(look: Look, view: FlatView) -> Line:

@@ -30,13 +30,12 @@ from ...widgets.heading import Heading, Order
 from ...widgets.key_bar import Keys
 from ...widgets.lines import Line
 from ...widgets.prompt import Prompt
-from ...widgets.rows import Look
+from ...widgets.rows import Look, first_row
 from ..view_screen import PointedScreen, ViewState
 from .lines import (
     LEAST_ROWS,
     TITLES,
     body_rows,
-    first_row,
     flat_heading,
     flat_lines,
     shown_columns,
@@ -219,7 +218,8 @@ class FlatScreen(PointedScreen):
 
     def touched(self, x: int, y: int) -> None:
         """Select a row; above them are the title and the heading."""
-        at = first_row(self.view, body_rows(self._rows)) + y - 2
+        body = body_rows(self._rows)
+        at = first_row(self.view.at, len(self.view.rows), body) + y - 2
         if y >= 2 and at < len(self.view.rows):
             self._go(at - self.view.at)
 

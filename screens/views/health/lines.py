@@ -19,7 +19,7 @@ from tui_profiler.queries.tree.names import fitted
 
 from ...widgets.heading import Heading, Order, Title
 from ...widgets.lines import EMPTY, Line, Span, exact, with_role
-from ...widgets.rows import Look, row, words
+from ...widgets.rows import Look, first_row, row, words
 
 BY_EXECUTION = Order("module")
 WIDE = 100
@@ -118,11 +118,6 @@ def health_lines(look: Look, rows: Sequence[ValueRow], order: Order, room: int) 
     top = first_row(at, len(rows), body)
     drawn = [_row(one, heading, look) for one in rows[top : top + body]]
     return (*head, heading.line(look.glyphs), *drawn)
-
-
-def first_row(at: int, count: int, body: int) -> int:
-    """Return the first row that is shown: the cursor's is in the middle where it can be."""
-    return max(0, min(at - body // 2, count - body))
 
 
 def _row(one: ValueRow, heading: Heading, look: Look) -> Line:

@@ -18,11 +18,10 @@ from ...actions.view_keys import HEALTH, own_bindings
 from ...widgets.heading import Heading, Order
 from ...widgets.key_bar import Keys
 from ...widgets.lines import EMPTY, Line
-from ...widgets.rows import Look, row, words
+from ...widgets.rows import Look, first_row, row, words
 from ..view_screen import PointedScreen
 from .lines import (
     BY_EXECUTION,
-    first_row,
     head_lines,
     health_heading,
     health_lines,

@@ -20,6 +20,7 @@ from tui_profiler.figures.units import (
     size,
     thousands,
     three_digits,
+    written,
 )
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.formatting.text import safe, wrap
@@ -37,12 +38,11 @@ from ...widgets.key_bar import key_bar
 from ...widgets.line_widgets import KeyBar, Panel
 from ...widgets.lines import EMPTY, Line
 from ...widgets.machine_lines import machine_lines
-from ...widgets.rows import Look, absent, finished, pending, row, section
+from ...widgets.rows import Look, finished, pending, section
 from ...widgets.scrolled import ScrolledLines
-from .energy_lines import machine_energy_lines
+from .energy_lines import LABEL, figure_lines, machine_energy_lines, missing, said
 
 _KEYS = (("esc", "back"), ("↑↓", "scroll"), ("g", "top"), ("G", "end"))
-_LABEL = 24
 MOST_PROGRAMS = 5
 Fact: TypeAlias = tuple[str, Figure, Callable[[float], str]]
 """What it is called, its value, and how that is written."""
@@ -132,18 +132,11 @@ def _facts(title: str, provenance: str, facts: Sequence[Fact], look: Look) -> tu
     head = section(title, provenance, look)
     reasons = {figure.reason if isinstance(figure, Unknown) else "" for _, figure, _ in facts}
     if len(reasons) == 1 and "" not in reasons:
-        return (head, *absent(facts[0][0], safe(reasons.pop()), look, _LABEL))
+        return (head, *missing(facts[0][0], safe(reasons.pop()), look))
     lines: list[Line] = [head]
-    for label, figure, written in facts:
-        if isinstance(figure, Unknown):
-            lines += absent(label, safe(figure.reason), look, _LABEL)
-        else:
-            lines.append(_said(label, written(figure), look))
+    for label, value, write in facts:
+        lines += figure_lines(label, value, write, look)
     return tuple(lines)
-
-
-def _said(label: str, text: str, look: Look) -> Line:
-    return row(((label.ljust(_LABEL), "muted"), (text, "ink")), EMPTY, look)
 
 
 def _serving(look: Look) -> tuple[Line, ...]:
@@ -156,20 +149,17 @@ def _serving(look: Look) -> tuple[Line, ...]:
         head = section("serving", "not read", look)
         return (
             head,
-            *absent("metrics", safe(found.reason), look, _LABEL),
-            _said("address", safe(seen.address), look),
+            *missing("metrics", safe(found.reason), look),
+            said("address", safe(seen.address), look),
         )
     lines = [section("serving", f"{found.server}, {serving.window_text(found)}", look)]
     if found.models:
-        lines.append(_said("model", safe(", ".join(found.models)), look))
+        lines.append(said("model", safe(", ".join(found.models)), look))
     else:
-        lines += absent("model", "not in the server's metrics", look, _LABEL)
+        lines += missing("model", "not in the server's metrics", look)
     for one in serving.serving_rows(found):
-        if isinstance(one.figure, Unknown):
-            lines += absent(one.label, safe(one.figure.reason), look, _LABEL)
-        else:
-            lines.append(_said(one.label, f"{one.written(one.figure)}  {one.aside}", look))
-    return (*lines, _said("address", safe(seen.address), look))
+        lines += figure_lines(one.label, one.figure, one.with_aside, look)
+    return (*lines, said("address", safe(seen.address), look))
 
 
 def _cores(look: Look) -> tuple[Line, ...]:
@@ -209,7 +199,7 @@ def _cores(look: Look) -> tuple[Line, ...]:
     for one in cores.other_programs(look.session)[:MOST_PROGRAMS]:
         name = safe(one.name)
         took = f"{_cores_text(one.cores)}  {size(one.memory_bytes)}  pid {one.pid}"
-        lines.append(_said(f"  {name}", took, look))
+        lines.append(said(f"  {name}", took, look))
     found = seen.pressure
     pressed: list[Fact] = [
         ("waiting for a core", found.cpu, _of_ten_seconds),
@@ -281,13 +271,13 @@ def _caches(look: Look) -> tuple[Line, ...]:
     head = section("caches", "of the processor", look)
     if environment is None and loop is not None and loop.state == "finished":
         reason = "read when torch is imported; this file needs no torch"
-        return (head, *absent("caches", reason, look, _LABEL))
+        return (head, *missing("caches", reason, look))
     if environment is None:
-        return (head, *pending("caches", "after torch is imported", look, _LABEL))
+        return (head, *pending("caches", "after torch is imported", look, LABEL))
     if not environment.caches:
-        return (head, *absent("caches", "not reported by the kernel", look, _LABEL))
+        return (head, *missing("caches", "not reported by the kernel", look))
     lines = [
-        _said(
+        said(
             f"L{cache.level}",
             f"{thousands(cache.count)} × {size(cache.bytes)}, "
             + ("per core" if cache.cores == 1 else f"per {cache.cores} cores"),
@@ -308,14 +298,14 @@ def _roofline(look: Look) -> tuple[Line, ...]:
     for roof in roofs_of(found):
         label = label_of(roof)
         if isinstance(roof.figure, Unknown):
-            lines += absent(label, safe(roof.figure.reason), look, _LABEL)
+            lines += missing(label, safe(roof.figure.reason), look)
             continue
         kept = roof.quality
         waited = f"waited {share(kept.busy)}" if kept is not None else ""
-        lines.append(_said(label, f"{value_of(roof)}  {quality_of(roof)}", look))
+        lines.append(said(label, f"{value_of(roof)}  {quality_of(roof)}", look))
         why = ", ".join(filter(None, (said_of(roof), waited)))
-        room = max(look.cells - _LABEL - 1, 1)
-        lines += [_said("", part, look) for part in wrap(why, room) if why]
+        room = max(look.cells - LABEL - 1, 1)
+        lines += [said("", part, look) for part in wrap(why, room) if why]
     return tuple(lines)
 
 
@@ -323,7 +313,7 @@ def _counters(look: Look, sample: Sample) -> tuple[Line, ...]:
     found = sample.counters
     if found is None:
         reason = "this recording is older than the figure"
-        return (section("counters", "", look), *absent("instructions", reason, look, _LABEL))
+        return (section("counters", "", look), *missing("instructions", reason, look))
     took_turns = "multiplexed, scaled" if 0 < found.counted_share < 0.999 else "last interval"
     facts: list[Fact] = [
         ("instructions", found.instructions, count),
@@ -415,17 +405,17 @@ def _gpu(look: Look, gpu: Gpu) -> tuple[Line, ...]:
     if programs := cores.gpu_programs(look.session, gpu)[:MOST_PROGRAMS]:
         for named in programs:
             took = f"{_held(look, named.memory_bytes, named.utilisation)}  pid {named.pid}"
-            lines.append(_said(f"  {safe(named.name) or 'process'}", took, look))
+            lines.append(said(f"  {safe(named.name) or 'process'}", took, look))
     elif why := _processes_unknown(gpu, look):
-        lines += absent("processes", safe(why.reason), look, _LABEL)
+        lines += missing("processes", safe(why.reason), look)
     elif not isinstance(gpu.processes, Unknown):
         for one in gpu.processes:
             used = _held(look, one.memory_bytes, one.utilisation)
-            lines.append(_said(f"process {one.pid}", used, look))
+            lines.append(said(f"process {one.pid}", used, look))
     for part in gpu.mig:
         number = "" if part.cuda_index is None else f"  cuda:{part.cuda_index}"
         held = "" if isinstance(part.memory_bytes, Unknown) else size(part.memory_bytes)
-        lines.append(_said("slice", f"{safe(part.name)}  {held}{number}", look))
+        lines.append(said("slice", f"{safe(part.name)}  {held}{number}", look))
     return tuple(lines)
 
 
@@ -441,6 +431,5 @@ def _processes_unknown(gpu: Gpu, look: Look) -> Unknown | None:
 
 def _held(look: Look, memory_bytes: Figure, utilisation: Figure) -> str:
     """Return what a process takes of a GPU; what is not known has a dash."""
-    held = look.glyphs.dash if isinstance(memory_bytes, Unknown) else size(memory_bytes)
-    used = look.glyphs.dash if isinstance(utilisation, Unknown) else share(utilisation)
-    return f"{held}  {used}"
+    held = written(known(memory_bytes), size, look.glyphs.dash)
+    return f"{held}  {written(known(utilisation), share, look.glyphs.dash)}"

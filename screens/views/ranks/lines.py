@@ -11,8 +11,8 @@ from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session.workspace import Rank, Workspace
 
 from ...widgets.heading import Heading, Order, Title
-from ...widgets.lines import EMPTY, Line, Span, exact, line_width
-from ...widgets.rows import Look, finished, row, words
+from ...widgets.lines import EMPTY, Line, Span, exact, line_width, with_role
+from ...widgets.rows import Look, finished, first_row, row, words
 
 WIDE = 100
 """Columns from which on process IDs and module types are shown."""
@@ -113,11 +113,6 @@ def _step(one: ranks.RankRow) -> float:
     return (known(one.times.step) or 0.0) if one.times is not None else 0.0
 
 
-def first_row(selected: int, count: int, room: int) -> int:
-    """Return the first visible row: the cursor's is in the middle where possible."""
-    return max(0, min(selected - room // 2, count - room))
-
-
 def rank_heading(workspace: Workspace, now: float, look: Look, order: Order) -> Heading:
     """Return the column titles, and their line."""
     sentences = _sentences(ranks.verdict(workspace, now), look)
@@ -162,7 +157,7 @@ def _row(
         left += _figures(one, times)
         left += _bar(one, longest, look, line_width(tuple(left)))
     line = exact(tuple(left), look.cells, glyphs.ellipsis)
-    return tuple((part, f"{role} cursor") for part, role in line) if is_selected else line
+    return with_role(line, "cursor") if is_selected else line
 
 
 def _figures(one: ranks.RankRow, times: units.TimeColumn) -> list[Span]:

@@ -20,6 +20,7 @@ from ...common.scrolling import ScrollingScreen
 from ...widgets.heading import Heading, Order
 from ...widgets.key_bar import key_bar
 from ...widgets.line_widgets import KeyBar, LinesWidget
+from ...widgets.rows import first_row
 from ...widgets.scrolled import ScrolledLines
 from . import lines
 
@@ -123,7 +124,7 @@ class RanksScreen(OrderedTable, Screen[None]):
             return
         rows, top = self._rows(), self.table_heading().y + 1
         room = max(self.size.height - 1 - top, 1)
-        at = lines.first_row(self._place(rows), len(rows), room) + event.screen_y - top
+        at = first_row(self._place(rows), len(rows), room) + event.screen_y - top
         if event.screen_y >= top and at < len(rows) and rows[at].key:
             self._selected = rows[at].key
             self._draw()

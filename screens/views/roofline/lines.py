@@ -27,8 +27,18 @@ from tui_profiler.queries.tree.names import fitted
 from tui_profiler.session import Session
 
 from ...widgets.bound_lines import why_on_paper
-from ...widgets.lines import EMPTY, Line, Span, exact, line_width, spread, text, with_role
-from ...widgets.rows import PAD, Look, columns, mark_of, row, section, without_colour, words
+from ...widgets.lines import EMPTY, Line, Span, exact, line_width, spread, text
+from ...widgets.rows import (
+    PAD,
+    Look,
+    columns,
+    mark_of,
+    row,
+    section,
+    under_cursor,
+    without_colour,
+    words,
+)
 from ...widgets.scrolled import thumb_rows
 from .plot import BELOW, LEAST_COLUMNS, LEAST_ROWS, SCALE, plot_lines, scale_of
 
@@ -295,7 +305,7 @@ def list_lines(look: Look, view: RooflineView, rows: int) -> list[Line]:
     for at, place in enumerate(view.order[top : top + body], top):
         line = _list_row(look, view, place)
         if at == rank:
-            line = with_role(((look.glyphs.cursor, "accent"), *line[1:]), "cursor")
+            line = under_cursor(line, look)
         lines.append(line)
     return lines
 

@@ -1,17 +1,16 @@
 """The panel of one weight: values, sensitivity, SQNR, pruning, channels."""
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tui_profiler.figures.units import count, dtype, shape, share, size, thousands
 from tui_profiler.formatting.canvas import sparkline
 from tui_profiler.formatting.text import middle, safe
-from tui_profiler.messages import Figure, Unknown
 from tui_profiler.messages.parameters import Channels, Histogram, Moments, TensorStatistics, Width
 from tui_profiler.queries.parameters import weights
 
 from ...widgets.lines import EMPTY, Line, Span
-from ...widgets.rows import Look, absent, columns, pending, row, section, words
+from ...widgets.rows import Look, absent, columns, fact, figure, pending, row, section, words
 from . import analysis_state, figures
 
 FORMATS = ("int8", "int4", "float8_e4m3fn", "float8_e5m2")
@@ -166,8 +165,7 @@ def _quantisation(look: Look, found: TensorStatistics) -> list[Line]:
     for name in FORMATS:
         cells = []
         for granularity in ("tensor", "channel", "group")[: len(heads)]:
-            figure = weights.sqnr(found, name, granularity)
-            text = figures.sqnr(figure, look)
+            text = figures.sqnr(weights.sqnr(found, name, granularity), look)
             cells.append((text, "faint" if text == look.glyphs.dash else "ink"))
         if any(text != look.glyphs.dash for text, _ in cells):
             lines.append(_table_row(look, figures.long_format(name), tuple(cells)))
@@ -229,7 +227,7 @@ def _channels(look: Look, channels: Channels) -> list[Line]:
     lines = [_named(look, ("dead ", dead), ("near-duplicates ", alike), ("outliers ", outliers))]
     if channels.first_outliers:
         first = ", ".join(map(str, channels.first_outliers))
-        lines += _labelled(look, "outliers", f"channels {first}")
+        lines.append(fact("outliers", f"channels {first}", look, _LABEL))
     return lines
 
 
@@ -254,14 +252,14 @@ def _sensitivity(look: Look, weight: weights.WeightRow) -> list[Line]:
         return [section("sensitivity", "", look), *pending("output", reason, look)]
     lines = [section("sensitivity", weights.scheme_words(one.scheme), look)]
     if one.done:
-        lines += _or_reason(
-            look, "measured", one.output_error, lambda value: f"{figures.percent(value)} %"
+        lines += figure(
+            "measured", one.output_error, lambda x: f"{figures.percent(x)} %", look, _LABEL
         )
     else:
         waits = "being measured" if analysis_state.is_measuring(session) else "stopped before"
         lines += pending("measured", waits, look)
-    lines += _or_reason(
-        look, "predicted", one.predicted, lambda value: f"{figures.rough_percent(value)} %"
+    lines += figure(
+        "predicted", one.predicted, lambda x: f"{figures.rough_percent(x)} %", look, _LABEL
     )
     weight_error = figures.text(
         one.weight_error, lambda value: f"{figures.percent(value)} % error", look
@@ -269,18 +267,6 @@ def _sensitivity(look: Look, weight: weights.WeightRow) -> list[Line]:
     largest = figures.text(one.largest if one.done else None, figures.statistic, look)
     lines.append(_pairs(look, ("weight", weight_error), ("largest", largest)))
     return lines
-
-
-def _or_reason(
-    look: Look, label: str, figure: Figure, write: Callable[[float], str]
-) -> tuple[Line, ...]:
-    if isinstance(figure, Unknown):
-        return absent(label, safe(figure.reason), look, _LABEL)
-    return tuple(_labelled(look, label, figures.text(figure, write, look)))
-
-
-def _labelled(look: Look, label: str, text: str) -> list[Line]:
-    return [row(((label.ljust(_LABEL), "muted"), (text, "ink")), EMPTY, look)]
 
 
 def _pairs(look: Look, one: tuple[str, str], other: tuple[str, str]) -> Line:

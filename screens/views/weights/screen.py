@@ -15,12 +15,12 @@ from ...common.model_pause import ModelPause
 from ...widgets.heading import Heading, Order
 from ...widgets.key_bar import Keys
 from ...widgets.lines import Line, text
-from ...widgets.rows import Look, row
+from ...widgets.rows import Look, first_row, row
 from ..view_screen import SAID_SECONDS, PointedScreen
 from .analysis_state import is_measuring, is_reading
 from .lines import PANEL_CELLS, status_line, weights_heading, weights_lines
 from .panel import panel_lines
-from .table import LEAST_ROWS, body_rows, first_row
+from .table import LEAST_ROWS, body_rows
 
 _MOST_PANEL_ROWS = 100
 
@@ -127,7 +127,8 @@ class WeightsScreen(PointedScreen):
 
     def touched(self, x: int, y: int) -> None:
         """Select a row; the title and the column titles are above."""
-        at = first_row(self.view, body_rows(self._rows - 1)) + y - 2
+        body = body_rows(self._rows - 1)
+        at = first_row(self.view.at, len(self.view.rows), body) + y - 2
         if y >= 2 and at < len(self.view.rows):
             self.action_move(at - self.view.at)
 

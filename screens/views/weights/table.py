@@ -6,8 +6,8 @@ from tui_profiler.formatting.text import fit, middle, safe, width
 from tui_profiler.queries.parameters import weights
 
 from ...widgets.heading import Heading, Order, Title
-from ...widgets.lines import Line, with_role
-from ...widgets.rows import Look, words
+from ...widgets.lines import Line
+from ...widgets.rows import Look, first_row, under_cursor, words
 from ...widgets.scrolled import thumb_rows
 from .analysis_state import has_sensitivities
 from .figures import cell
@@ -47,13 +47,13 @@ def table_lines(look: Look, view: weights.WeightsView, rows: int) -> list[Line]:
     if not view.rows:
         reason = "no parameters" if look.session.tree is not None else "not traced yet"
         return [_heading(look, view), *words(reason, look)][: max(rows, 0)]
-    top = first_row(view, body)
+    top = first_row(view.at, len(view.rows), body)
     thumb = thumb_rows(len(view.rows), top, body)
     lines = [_heading(look, view)] if body < rows else []
     for y, row in enumerate(view.rows[top : top + body]):
         line = _row(look, row, columns)
         if row.name == view.name:
-            line = with_role(((look.glyphs.cursor, "accent"), *line[1:]), "cursor")
+            line = under_cursor(line, look)
         edge = (look.glyphs.thumb, "muted") if y in thumb else (" ", "ink")
         lines.append((*line, edge))
     return lines
@@ -62,11 +62,6 @@ def table_lines(look: Look, view: weights.WeightsView, rows: int) -> list[Line]:
 def body_rows(rows: int) -> int:
     """Return how many of so many rows are weights."""
     return rows - 1 if rows >= LEAST_ROWS else max(rows, 1)
-
-
-def first_row(view: weights.WeightsView, body: int) -> int:
-    """Return the first visible row: the cursor's is in the middle where possible."""
-    return max(0, min(view.at - body // 2, len(view.rows) - body))
 
 
 def columns_for(look: Look, view: weights.WeightsView) -> tuple[weights.Column, ...]:

@@ -30,6 +30,10 @@ class ServingRow(NamedTuple):
     aside: str = ""
     """Where it is from, if not a gauge of the server."""
 
+    def with_aside(self, value: float) -> str:
+        """Return the figure as it is written, and where it is from."""
+        return f"{self.written(value)}  {self.aside}"
+
 
 def figures_of(seen: ServingSeen) -> ServingFigures | Unknown:
     """Return the figures, or why the last scrape failed."""
