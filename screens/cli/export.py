@@ -19,7 +19,7 @@ from tui_profiler.source.script import Script
 from tui_profiler.verbs.export import EXTRA, Latest, end, otlp_exporter, send, serve
 
 from ..options import verbs as options
-from ..options.model import BUDGET_HELP, Share
+from ..options.model import BUDGET_HELP, SHARE
 from ..start.programs import follow, refused
 from ..terminal.standard_output import say
 
@@ -63,7 +63,7 @@ class ExportOptions(Struct, frozen=True):
 )
 @options.seconds("--every", "With --otlp: interval between exports.", 15.0)
 @options.count("--top", "Export the N modules with the most self time.", 20)
-@click.option("--budget", type=Share(), default="2%", show_default=True, help=BUDGET_HELP)
+@click.option("--budget", type=SHARE, default="2%", show_default=True, help=BUDGET_HELP)
 @options.seconds("--seconds", "Stop after this time; default: when the program ends, or at ctrl+C.")
 @click.argument("arguments", metavar="[SCRIPT [ARGUMENTS]...]", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj

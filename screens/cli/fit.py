@@ -16,7 +16,7 @@ from tui_profiler.verbs.outcome import complaint, exit_code
 from tui_profiler.verbs.report import at_batches
 
 from ..options import verbs as options
-from ..options.model import Chosen, MemorySize, model_options_but
+from ..options.model import MEMORY_SIZE, Chosen, model_options_but
 from ..terminal.standard_output import Results, say, speaker
 
 
@@ -34,13 +34,13 @@ class FitOptions(Struct, frozen=True):
 @options.models
 @click.option(
     "--on",
-    type=options.Devices(),
+    type=options.DEVICES,
     metavar="DEVICE[,...]",
     help="Only these devices, such as H100-SXM,L4; default: all.",
 )
 @click.option(
     "--reserve",
-    type=MemorySize(),
+    type=MEMORY_SIZE,
     default="1GiB",
     show_default=True,
     metavar="SIZE",

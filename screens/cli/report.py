@@ -64,7 +64,7 @@ MOST_JOBS = 256
 )
 @click.option(
     "--on",
-    type=options.Device(),
+    type=options.DEVICE,
     metavar="DEVICE",
     help="Include minimum times on another device, such as H100-SXM, from its data sheet;"
     " fit lists the devices.",

@@ -34,7 +34,7 @@ from tui_profiler.source.trials_beside import TriedBeside
 from tui_profiler.verbs.record import RecordingSource
 
 from ..options import verbs as options
-from ..options.model import BUDGET_HELP, Share, file_option
+from ..options.model import BUDGET_HELP, SHARE, file_option
 from ..settings.appearance import AppearanceOptions, look_options
 from ..terminal.standard_output import columns, put_into, require_terminal, require_writable, say
 
@@ -78,7 +78,7 @@ class RunOptions(Struct, frozen=True):
     help="Record to FILE, which tui-profiler opens later.",
 )
 @options.force
-@click.option("--budget", type=Share(), default="2%", show_default=True, help=BUDGET_HELP)
+@click.option("--budget", type=SHARE, default="2%", show_default=True, help=BUDGET_HELP)
 @click.option(
     "--model",
     metavar="NAME",

@@ -8,7 +8,6 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import click
 from msgspec import Struct
 
 from tui_profiler.formatting.text import safe
@@ -23,40 +22,31 @@ class Typed(Struct, frozen=True):
     """Country and year; empty where the grams themselves were typed."""
 
 
-class GridIntensity(click.ParamType[Typed]):
-    """Grams above 0, or a country of the table by its code or English name."""
+def grid_intensity(text: str) -> Typed:
+    """Return the grams that were typed, or those of a country of the table, by code or name.
 
-    name = "grid intensity"
+    Raises:
+        ValueError: it is neither.
+    """
+    try:
+        grams = float(text)
+    except ValueError:
+        return _looked_up(text)
+    if not (grams > 0 and math.isfinite(grams)):
+        raise ValueError(f"{safe(text)} is not above 0 g per kWh.")
+    return Typed(grams)
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Typed:
-        """Return the grams, and whose they are."""
-        if isinstance(value, Typed):
-            return value
-        text = str(value)
-        try:
-            grams = float(text)
-        except ValueError:
-            return self._looked_up(text, param, ctx)
-        if not (grams > 0 and math.isfinite(grams)):
-            self.fail(f"{safe(text)} is not above 0 g per kWh.", param, ctx)
-        return Typed(grams)
 
-    def _looked_up(
-        self, text: str, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Typed:
-        place = find(text)
-        if place is None:
-            likely = near(text)
-            meant = f" Was {' or '.join(likely)} meant?" if likely else ""
-            self.fail(
-                f"{safe(text)!r} is neither g per kWh nor a country of the table, by"
-                f" English name or three-letter ISO code.{meant}",
-                param,
-                ctx,
-            )
-        return Typed(place.grams_per_kwh, f"{place.name} {place.year}")
+def _looked_up(text: str) -> Typed:
+    place = find(text)
+    if place is None:
+        likely = near(text)
+        meant = f" Was {' or '.join(likely)} meant?" if likely else ""
+        raise ValueError(
+            f"{safe(text)!r} is neither g per kWh nor a country of the table, by"
+            f" English name or three-letter ISO code.{meant}"
+        )
+    return Typed(place.grams_per_kwh, f"{place.name} {place.year}")
 
 
 class Place(NamedTuple):

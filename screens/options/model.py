@@ -14,7 +14,8 @@ from msgspec import Struct
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import LoadSpec, TrainSpec
 
-from .grid_intensity import GridIntensity, Typed
+from .from_text import FromText
+from .grid_intensity import Typed, grid_intensity
 
 MOST_BATCH = 2**31 - 1
 MOST_THREADS = 4096
@@ -147,68 +148,46 @@ def _require_text(what: str, written: str) -> None:
         raise click.UsageError(f"{what} is not UTF-8 ({safe(written)}): rename it.") from None
 
 
-class Share(click.ParamType[float]):
-    """A share above 0 and up to 1, typed as ``2%`` or ``0.02``."""
-
-    name = "share"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the share."""
-        if isinstance(value, float):
-            return value
-        text = str(value).strip()
-        try:
-            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        except ValueError:
-            self.fail(f'"{text}" is not a share such as 2% or 0.02', param, ctx)
-        if not 0 < share <= 1:
-            self.fail(f'"{text}" is not above 0% and up to 100%', param, ctx)
-        return share
+def _share(text: str) -> float:
+    text = text.strip()
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise ValueError(f'"{text}" is not a share such as 2% or 0.02') from None
+    if not 0 < share <= 1:
+        raise ValueError(f'"{text}" is not above 0% and up to 100%')
+    return share
 
 
-class Rate(click.ParamType[float]):
-    """A rate above 0, typed as ``989T`` or ``9.89e14``."""
-
-    name = "rate"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the rate."""
-        if isinstance(value, float):
-            return value
-        found = _RATE.fullmatch(str(value).strip())
-        rate = float(found[1]) * 1000.0 ** (" KMGTPE".index(found[2] or " ")) if found else 0.0
-        if not 0 < rate < 1e24:
-            self.fail(f'"{value}" is not a rate such as 989T', param, ctx)
-        return rate
+def _rate(text: str) -> float:
+    found = _RATE.fullmatch(text.strip())
+    rate = float(found[1]) * 1000.0 ** (" KMGTPE".index(found[2] or " ")) if found else 0.0
+    if not 0 < rate < 1e24:
+        raise ValueError(f'"{text}" is not a rate such as 989T')
+    return rate
 
 
-class MemorySize(click.ParamType[int]):
-    """Bytes, typed as ``8GiB``, or ``none``, which is 0."""
+def _memory_size(text: str) -> int:
+    text = text.strip()
+    if text.casefold() == "none":
+        return 0
+    found = _MEMORY_SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(f'"{text}" is not a size such as 8GiB, nor none')
+    count = float(found[1]) * 1024 ** ("KMGT".index(found[2].upper()) + 1)
+    if not LEAST_MEMORY <= count <= 2**60:
+        raise ValueError(f'"{text}" is not between 1GiB (which torch needs) and 1048576TiB')
+    return int(count)
 
-    name = "size"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """Return the bytes."""
-        if isinstance(value, int):
-            return value
-        text = str(value).strip()
-        if text.casefold() == "none":
-            return 0
-        found = _MEMORY_SIZE.fullmatch(text)
-        if found is None:
-            self.fail(f'"{text}" is not a size such as 8GiB, nor none', param, ctx)
-        count = float(found[1]) * 1024 ** ("KMGT".index(found[2].upper()) + 1)
-        if not LEAST_MEMORY <= count <= 2**60:
-            self.fail(
-                f'"{text}" is not between 1GiB (which torch needs) and 1048576TiB', param, ctx
-            )
-        return int(count)
+SHARE = FromText("share", _share)
+"""A share above 0 and up to 1, typed as ``2%`` or ``0.02``."""
+RATE = FromText("rate", _rate)
+"""A rate above 0, typed as ``989T`` or ``9.89e14``."""
+MEMORY_SIZE = FromText("size", _memory_size)
+"""Bytes, typed as ``8GiB``, or ``none``, which is 0."""
+GRID_INTENSITY = FromText("grid intensity", grid_intensity)
+"""Grams above 0, or a country of the table by its code or English name."""
 
 
 def named(context: click.Context, option: click.Parameter, value: str) -> str:
@@ -274,7 +253,7 @@ _OPTIONS = (
     ),
     click.option(
         "--budget",
-        type=Share(),
+        type=SHARE,
         default="2%",
         show_default=True,
         metavar="SHARE",
@@ -282,14 +261,14 @@ _OPTIONS = (
     ),
     click.option(
         "--grid-intensity",
-        type=GridIntensity(),
+        type=GRID_INTENSITY,
         metavar="G_PER_KWH|COUNTRY",
         help="Grams of CO₂ per kWh at the machine's location, or the country, by name or"
         " ISO code; default: no CO₂ figures.",
     ),
     click.option(
         "--memory-limit",
-        type=MemorySize(),
+        type=MEMORY_SIZE,
         metavar="SIZE|none",
         help="Maximum memory of the worker, such as 8GiB. Default: the free memory less a reserve"
         " of a tenth (256 MiB to 2 GiB). none sets no limit.",
@@ -330,7 +309,7 @@ _OPTIONS = (
     click.option("--update", is_flag=True, help="With --train: steps update the weights."),
     click.option(
         "--peak-flops",
-        type=Rate(),
+        type=RATE,
         metavar="FLOPS",
         help="With --train: FLOP/s that MFU and HFU refer to, such as 989T. Default: the measured"
         " roof of the dtype.",

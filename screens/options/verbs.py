@@ -21,6 +21,7 @@ from tui_profiler.serving.address import Address, address
 from tui_profiler.system.demos import PREFIX, demo_names
 from tui_profiler.system.library_names import timm_names, torchvision_names
 
+from .from_text import FromText
 from .model import STOCK_OUTPUT, Chosen, file_option
 
 _BARE_NAME = re.compile(r"[A-Za-z_][\w-]*")
@@ -94,64 +95,40 @@ class FiniteRange(click.FloatRange):
         return found
 
 
-class Device(click.ParamType[DataSheet]):
-    """A device that has a data sheet."""
-
-    name = "device"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> DataSheet:
-        """Return its data sheet."""
-        if isinstance(value, DataSheet):
-            return value
-        found = data_sheet(str(value))
-        if found is None:
-            known = ", ".join(one.name for one in data_sheets())
-            self.fail(f"there is no data sheet of {safe(str(value))!r}; there are {known}.", param)
-        return found
+def _device(text: str) -> DataSheet:
+    found = data_sheet(text)
+    if found is None:
+        known = ", ".join(one.name for one in data_sheets())
+        raise ValueError(f"there is no data sheet of {safe(text)!r}; there are {known}.")
+    return found
 
 
-class Devices(click.ParamType[tuple[DataSheet, ...]]):
-    """Devices between commas."""
+def devices(text: str) -> tuple[DataSheet, ...]:
+    """Return the data sheets of devices between commas, each once, in the order typed.
 
-    name = "devices"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[DataSheet, ...]:
-        """Return their data sheets, each once, in the order typed."""
-        if isinstance(value, tuple):
-            return value
-        one, named = Device(), (part.strip() for part in str(value).split(","))
-        found = (one.convert(name, param, ctx) for name in named if name)
-        sheets = tuple({sheet.name: sheet for sheet in found}.values())
-        return sheets or self.fail("no device is named", param, ctx)
+    Raises:
+        ValueError: one has none, or there is no device.
+    """
+    found = (_device(name.strip()) for name in text.split(",") if name.strip())
+    sheets = tuple({sheet.name: sheet for sheet in found}.values())
+    if not sheets:
+        raise ValueError("no device is named")
+    return sheets
 
 
-class MetricsAddress(click.ParamType[Address]):
-    """Where an inference server exports its metrics."""
-
-    name = "url"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Address:
-        """Return the address."""
-        if isinstance(value, Address):
-            return value
-        if importlib.util.find_spec("prometheus_client") is None:
-            self.fail(
-                "prometheus_client is not installed: pip install 'tui-profiler[serving]'",
-                param,
-                ctx,
-            )
-        try:
-            return address(str(value))
-        except ValueError as error:
-            self.fail(f"{safe(str(value))!r}: {error}.", param, ctx)
+def _metrics_address(text: str) -> Address:
+    if importlib.util.find_spec("prometheus_client") is None:
+        raise ValueError("prometheus_client is not installed: pip install 'tui-profiler[serving]'")
+    try:
+        return address(text)
+    except ValueError as error:
+        raise ValueError(f"{safe(text)!r}: {error}.") from None
 
 
+DEVICE = FromText("device", _device)
+"""A device that has a data sheet."""
+DEVICES = FromText("devices", devices)
+"""Devices between commas."""
 _ABOVE_ZERO = FiniteRange(min=0, min_open=True)
 
 
@@ -228,7 +205,7 @@ attach_to = click.option(
 
 serving = click.option(
     "--serving",
-    type=MetricsAddress(),
+    type=FromText("url", _metrics_address),
     metavar="URL",
     help="Also show the metrics of a vLLM, SGLang or TGI server, such as"
     " http://127.0.0.1:8000/metrics. The URL is read by this command, not by the program.",

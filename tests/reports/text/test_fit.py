@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from screens.options.verbs import Devices
+from screens.options.verbs import devices
 from tests.findings.made import on_paper
 from tui_profiler.queries.hardware.data_sheets import data_sheets
 from tui_profiler.queries.hardware.fits import RESERVE_BYTES, fitted
@@ -33,4 +33,4 @@ def test_a_batch_that_is_not_known_has_its_reason() -> None:
 
 
 def test_a_device_that_is_named_twice_has_one_row() -> None:
-    assert [one.name for one in Devices().convert("L4, L4", None, None)] == ["L4"]
+    assert [one.name for one in devices("L4, L4")] == ["L4"]

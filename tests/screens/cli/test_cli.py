@@ -13,7 +13,7 @@ import click
 import pytest
 
 from screens.cli.main import main
-from screens.options.grid_intensity import GridIntensity, Typed
+from screens.options.grid_intensity import Typed, grid_intensity
 from screens.options.model import Chosen, model_options
 from tui_profiler import __version__
 from tui_profiler.messages import LoadSpec
@@ -297,9 +297,9 @@ def test_a_country_names_its_grid(name: str) -> None:
     ],
 )
 def test_what_is_no_grid_is_refused(text: str, says: str) -> None:
-    with pytest.raises(click.BadParameter, match=re.escape(says)) as refused:
-        GridIntensity().convert(text, None, None)
-    assert "\x1b" not in refused.value.message
+    with pytest.raises(ValueError, match=re.escape(says)) as refused:
+        grid_intensity(text)
+    assert "\x1b" not in str(refused.value)
 
 
 def test_a_time_to_measure_reaches_the_worker() -> None:
