@@ -39,6 +39,13 @@ def _pages(action: str, what: str) -> tuple[Key, ...]:
     )
 
 
+_ROWS: tuple[Key, ...] = (
+    Key("down,j", "move(1)", "down", "one row down", _HERE, shown="↓ j"),
+    Key("up,k", "move(-1)", "up", "one row up", _HERE, shown="↑ k"),
+    *_pages("page", "half a page"),
+    *_ends("move"),
+)
+"""Of the cursor in a table."""
 WEIGHTS: tuple[Key, ...] = (
     Key("x", "measure", "measure", "measure the output error of changing this weight", _HERE),
     Key("X", "measure_all", "all", "measure it for every weight, one after another", _HERE),
@@ -49,10 +56,7 @@ WEIGHTS: tuple[Key, ...] = (
     *COLUMNS,
     Key("b", "buffers", "buffers", "show or hide buffers", _HERE),
     _TO_A_NODE,
-    Key("down,j", "move(1)", "down", "one row down", _HERE, shown="↓ j"),
-    Key("up,k", "move(-1)", "up", "one row up", _HERE, shown="↑ k"),
-    *_pages("page", "half a page"),
-    *_ends("move"),
+    *_ROWS,
 )
 FLAT: tuple[Key, ...] = (
     Key("v", "by", "by", "list modules, classes of modules, or operators by name", _HERE),
@@ -60,19 +64,13 @@ FLAT: tuple[Key, ...] = (
     *COLUMNS,
     Key("c", "columns", "columns", "choose the columns and their order", _HERE),
     Key("enter", "open", "in the tree", "go to the node in the tree", _HERE, shown="↵"),
-    Key("down,j", "move(1)", "down", "one row down", _HERE, shown="↓ j"),
-    Key("up,k", "move(-1)", "up", "one row up", _HERE, shown="↑ k"),
-    *_pages("page", "half a page"),
-    *_ends("move"),
+    *_ROWS,
 )
 HEALTH: tuple[Key, ...] = (
     Key("n", "first_nan", "first NaN", "go to the module with the first NaN", _HERE),
     *COLUMNS,
     _TO_A_NODE,
-    Key("down,j", "move(1)", "down", "one row down", _HERE, shown="↓ j"),
-    Key("up,k", "move(-1)", "up", "one row up", _HERE, shown="↑ k"),
-    *_pages("page", "half a page"),
-    *_ends("move"),
+    *_ROWS,
 )
 COMPILATION: tuple[Key, ...] = (
     Key("down,j", "move(1)", "next", "the next break or recompilation", _HERE, shown="↓ j"),
@@ -95,28 +93,21 @@ FINDINGS: tuple[Key, ...] = (
     *_ends("walk", 1000),
 )
 ROOFLINE: tuple[Key, ...] = (
-    Key("down,j", "walk(1)", "by time", "the next node, by time", _HERE, shown="↓ j"),
-    Key("up,k", "walk(-1)", "by time", "the previous node, by time", _HERE, shown="↑ k"),
+    Key("down,j", "move(1)", "by time", "the next node, by time", _HERE, shown="↓ j"),
+    Key("up,k", "move(-1)", "by time", "the previous node, by time", _HERE, shown="↑ k"),
     Key("right,l", "cross(1)", "by FLOP/B", "the next point to the right", _HERE, shown="→ l"),
     Key("left,h", "cross(-1)", "by FLOP/B", "the next point to the left", _HERE, shown="← h"),
     Key("v", "direction", "direction", "show the forward or the backward", _HERE),
     _TO_A_NODE,
     *_pages("page", "half a page"),
-    *_ends("walk"),
+    *_ends("move"),
 )
 TIMELINE: tuple[Key, ...] = (
     Key("left,h", "beside(-1)", "walk", "the previous block", _HERE, shown="← h"),
     Key("right,l", "beside(1)", "walk", "the next block", _HERE, shown="→ l"),
     Key("up,k", "outward", "walk", "to the parent", _HERE, shown="↑ k"),
     Key("down,j", "inward", "walk", "to the first child", _HERE, shown="↓ j"),
-    Key(
-        "enter",
-        "zoom",
-        "zoom",
-        "zoom in, in step and forward; esc zooms out",
-        _HERE,
-        shown="↵",
-    ),
+    Key("enter", "zoom", "zoom", "zoom in, in step and forward; esc zooms out", _HERE, shown="↵"),
     Key("z", "hottest", "hottest", "the module with the most self time", _HERE),
     Key("t", "which", "slowest", "the mean, slow steps of training, slow forwards", _HERE),
     Key("s", "span", "span", "change the time span", _HERE),

@@ -333,6 +333,32 @@ class PointedScreen(SideScreen):
         self.dismiss(ViewState(self.node, "node"))
 
 
+class RowsScreen(PointedScreen):
+    """A view with a cursor among rows: keys move it by one or half a page, the wheel by a few."""
+
+    WHEEL_ROWS: ClassVar[int] = 3
+
+    @property
+    def lines_of_view(self) -> int:
+        """Lines that there are for the view."""
+        return self.query_one("#view").size.height
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor by so many rows, no further than the ends."""
+
+    def action_page(self, pages: int) -> None:
+        """Move by half pages."""
+        self.action_move(pages * max(self.lines_of_view // 2, 1))
+
+    def on_mouse_scroll_down(self) -> None:
+        """Go down."""
+        self.action_move(self.WHEEL_ROWS)
+
+    def on_mouse_scroll_up(self) -> None:
+        """Go up."""
+        self.action_move(-self.WHEEL_ROWS)
+
+
 _CLASSES = {
     "timeline": "TimelineScreen",
     "roofline": "RooflineScreen",

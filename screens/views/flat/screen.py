@@ -31,7 +31,7 @@ from ...widgets.key_bar import Keys
 from ...widgets.lines import Line
 from ...widgets.prompt import Prompt
 from ...widgets.rows import Look, first_row
-from ..view_screen import PointedScreen, ViewState
+from ..view_screen import RowsScreen, ViewState
 from .lines import (
     LEAST_ROWS,
     TITLES,
@@ -51,7 +51,7 @@ _BESIDE = 4000
 _ROW_CELLS = 160
 
 
-class FlatScreen(PointedScreen):
+class FlatScreen(RowsScreen):
     """Shows a flat table of the current root; the cursor takes the selected node along."""
 
     name_of_view = "flat"
@@ -74,7 +74,6 @@ class FlatScreen(PointedScreen):
         self._not_before = 0.0
         self._touched = -IDLE_SECONDS
         self._is_adding = False
-        self._rows = 1
 
     def on_mount(self) -> None:
         """Take the columns that the user chose before."""
@@ -84,7 +83,6 @@ class FlatScreen(PointedScreen):
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
         """Return the table."""
         self._add_up(look.session)
-        self._rows = rows
         return flat_lines(look, self.view, rows)
 
     def status(self, look: Look) -> Line:
@@ -138,11 +136,6 @@ class FlatScreen(PointedScreen):
         if is_first and self.node != table.root:
             self.view.point_to(self.node)
 
-    def _go(self, by: int) -> None:
-        self._touched = time.monotonic()
-        self.view.move(by)
-        self.select(self._current())
-
     def _current(self) -> int:
         """Return the node of the row under the cursor; of several the one with the most time."""
         row, session = self.view.row, self.session_shown
@@ -157,11 +150,9 @@ class FlatScreen(PointedScreen):
 
     def action_move(self, by: int) -> None:
         """Go to another row; its node, or the one with the most time, is the selected one."""
-        self._go(by)
-
-    def action_page(self, pages: int) -> None:
-        """Go half a page down or up."""
-        self._go(pages * max(self._rows // 2, 1))
+        self._touched = time.monotonic()
+        self.view.move(by)
+        self.select(self._current())
 
     def action_by(self) -> None:
         """List modules, then classes, then operators."""
@@ -171,7 +162,7 @@ class FlatScreen(PointedScreen):
 
     def heading(self, look: Look) -> Heading | None:
         """Return the columns that are shown."""
-        return flat_heading(look, self.view) if self._rows >= LEAST_ROWS else None
+        return flat_heading(look, self.view) if self.lines_of_view >= LEAST_ROWS else None
 
     def order_by(self, order: Order) -> None:
         """Order the rows."""
@@ -218,18 +209,10 @@ class FlatScreen(PointedScreen):
 
     def touched(self, x: int, y: int) -> None:
         """Select a row; above them are the title and the heading."""
-        body = body_rows(self._rows)
+        body = body_rows(self.lines_of_view)
         at = first_row(self.view.at, len(self.view.rows), body) + y - 2
         if y >= 2 and at < len(self.view.rows):
-            self._go(at - self.view.at)
-
-    def on_mouse_scroll_down(self) -> None:
-        """Go down."""
-        self._go(3)
-
-    def on_mouse_scroll_up(self) -> None:
-        """Go up."""
-        self._go(-3)
+            self.action_move(at - self.view.at)
 
     # Copying.
 

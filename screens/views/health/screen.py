@@ -19,7 +19,7 @@ from ...widgets.heading import Heading, Order
 from ...widgets.key_bar import Keys
 from ...widgets.lines import EMPTY, Line
 from ...widgets.rows import Look, first_row, row, words
-from ..view_screen import PointedScreen
+from ..view_screen import RowsScreen
 from .lines import (
     BY_EXECUTION,
     head_lines,
@@ -29,7 +29,7 @@ from .lines import (
 )
 
 
-class HealthScreen(PointedScreen):
+class HealthScreen(RowsScreen):
     """Shows the values of each module in the last step that was read."""
 
     name_of_view = "health"
@@ -41,7 +41,6 @@ class HealthScreen(PointedScreen):
         """Keep the order; nothing is asked for yet."""
         self._order = BY_EXECUTION
         self._has_asked = False
-        self._rows = 1
 
     def on_unmount(self) -> None:
         """Have no more of them read."""
@@ -50,7 +49,6 @@ class HealthScreen(PointedScreen):
 
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
         """Return the table, or why there is none."""
-        self._rows = rows
         self._ask(look.session)
         found = ordered_rows(look, self._order)
         if not found:
@@ -90,10 +88,6 @@ class HealthScreen(PointedScreen):
             at = next((place for place, one in enumerate(rows) if one.node == self.node), 0)
             self.select(rows[max(0, min(at + by, len(rows) - 1))].node)
 
-    def action_page(self, pages: int) -> None:
-        """Go half a page down or up."""
-        self.action_move(pages * max(self._rows // 2, 1))
-
     def action_first_nan(self) -> None:
         """Go to the module with the first NaN."""
         values = self.session_shown.values
@@ -110,14 +104,6 @@ class HealthScreen(PointedScreen):
         rows = ordered_rows(look, self._order)
         above = len(head_lines(look)) + 1
         at = next((place for place, one in enumerate(rows) if one.node == self.node), 0)
-        place = first_row(at, len(rows), max(self._rows - above, 1)) + y - above
+        place = first_row(at, len(rows), max(self.lines_of_view - above, 1)) + y - above
         if y >= above and place < len(rows):
             self.select(rows[place].node)
-
-    def on_mouse_scroll_down(self) -> None:
-        """Go down."""
-        self.action_move(3)
-
-    def on_mouse_scroll_up(self) -> None:
-        """Go up."""
-        self.action_move(-3)

@@ -13,12 +13,12 @@ from ...actions.view_keys import ROOFLINE, own_bindings
 from ...widgets.key_bar import Keys
 from ...widgets.lines import Line
 from ...widgets.rows import Look
-from ..view_screen import PointedScreen
+from ..view_screen import RowsScreen
 from .lines import form_for, head_rows, list_rows, roofline_lines, status_row
 from .plot import BELOW, SCALE
 
 
-class RooflineScreen(PointedScreen):
+class RooflineScreen(RowsScreen):
     """Shows the nodes under the roofs of this machine."""
 
     name_of_view = "roofline"
@@ -29,6 +29,7 @@ class RooflineScreen(PointedScreen):
         ("↵", "node"),
     )
     every_key = ROOFLINE
+    WHEEL_ROWS = 1
     BINDINGS: ClassVar[list[BindingType]] = [*own_bindings(ROOFLINE)]
 
     def begin(self) -> None:
@@ -45,7 +46,6 @@ class RooflineScreen(PointedScreen):
         elif self.view is backward:
             self.view = forward
         forward.update(look.session, look.now, (backward,) if has_backward else ())
-        self._rows = rows
         other = backward if self.view is forward else forward
         return roofline_lines(look, self.view, rows, other if has_backward else None)
 
@@ -59,14 +59,6 @@ class RooflineScreen(PointedScreen):
         size = self.query_one("#view").size
         self.select(node_under(self.view, self.node, (size.width, size.height), (x, y)))
 
-    def on_mouse_scroll_down(self) -> None:
-        """Go on by time."""
-        self.action_walk(1)
-
-    def on_mouse_scroll_up(self) -> None:
-        """Go back by time."""
-        self.action_walk(-1)
-
     def action_direction(self) -> None:
         """Show list and figures of the backward, or of the forward again."""
         if why := why_no_backward_bound(self.session_shown):
@@ -76,15 +68,15 @@ class RooflineScreen(PointedScreen):
         self.view = backward if self.view is forward else forward
         self.refresh_view()
 
-    def action_walk(self, steps: int) -> None:
+    def action_move(self, by: int) -> None:
         """Go to a node that takes less time, or more."""
         self.view.touch(self.now())
-        self.select(self.view.walked(self.node, steps))
+        self.select(self.view.walked(self.node, by))
 
     def action_page(self, pages: int) -> None:
         """Go half a page of the list down or up."""
-        rows = form_for(self.size.width, self._rows).list_rows
-        self.action_walk(pages * max(rows // 2, 5))
+        rows = form_for(self.size.width, self.lines_of_view).list_rows
+        self.action_move(pages * max(rows // 2, 5))
 
     def action_cross(self, steps: int) -> None:
         """Go to a node with more FLOPs per byte, or fewer."""

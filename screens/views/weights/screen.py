@@ -16,7 +16,7 @@ from ...widgets.heading import Heading, Order
 from ...widgets.key_bar import Keys
 from ...widgets.lines import Line, text
 from ...widgets.rows import Look, first_row, row
-from ..view_screen import SAID_SECONDS, PointedScreen
+from ..view_screen import SAID_SECONDS, RowsScreen
 from .analysis_state import is_measuring, is_reading
 from .lines import PANEL_CELLS, status_line, weights_heading, weights_lines
 from .panel import panel_lines
@@ -25,7 +25,7 @@ from .table import LEAST_ROWS, body_rows
 _MOST_PANEL_ROWS = 100
 
 
-class WeightsScreen(PointedScreen):
+class WeightsScreen(RowsScreen):
     """A table of the parameters; the cursor selects the module of its row."""
 
     name_of_view = "weights"
@@ -47,7 +47,6 @@ class WeightsScreen(PointedScreen):
         self.view = weights.WeightsView()
         self.scheme = weights.SCHEMES[0]
         self._model_pause = ModelPause()
-        self._rows = 1
         self._has_asked = False
         self._busy_at = -1e9
         self._asked_at: tuple[object, object] | None = None
@@ -82,7 +81,6 @@ class WeightsScreen(PointedScreen):
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
         """Return the table, and the panel or the facts."""
         self.view.update(look.session, self.node)
-        self._rows = rows
         return weights_lines(look, self.view, rows, narrow=self.is_narrow)
 
     def status(self, look: Look) -> Line:
@@ -127,18 +125,10 @@ class WeightsScreen(PointedScreen):
 
     def touched(self, x: int, y: int) -> None:
         """Select a row; the title and the column titles are above."""
-        body = body_rows(self._rows - 1)
+        body = body_rows(self.lines_of_view - 1)
         at = first_row(self.view.at, len(self.view.rows), body) + y - 2
         if y >= 2 and at < len(self.view.rows):
             self.action_move(at - self.view.at)
-
-    def on_mouse_scroll_down(self) -> None:
-        """Scroll down."""
-        self.action_move(3)
-
-    def on_mouse_scroll_up(self) -> None:
-        """Scroll up."""
-        self.action_move(-3)
 
     def action_move(self, by: int) -> None:
         """Select another row, and its module."""
@@ -146,13 +136,9 @@ class WeightsScreen(PointedScreen):
         if weight is not None:
             self.select(weight.node)
 
-    def action_page(self, pages: int) -> None:
-        """Move by half pages."""
-        self.action_move(pages * max(self._rows // 2, 1))
-
     def heading(self, look: Look) -> Heading | None:
         """Return the column titles."""
-        if self._rows < LEAST_ROWS + 2:  # The title, and a row below the table.
+        if self.lines_of_view < LEAST_ROWS + 2:  # The title, and a row below the table.
             return None
         return weights_heading(look, self.view, narrow=self.is_narrow)
 
