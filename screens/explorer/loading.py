@@ -12,7 +12,7 @@ from ..views.inspector.request_lines import request_lines
 from ..widgets.file_lines import trusted_lines
 from ..widgets.lines import EMPTY, Line
 from ..widgets.machine_lines import machine_lines
-from ..widgets.rows import Look, finished, row
+from ..widgets.rows import Look, beside, finished, row
 from ..widgets.stage_lines import progress_lines, shown_stages, stage_lines
 from .failure import LEAST_ROWS, failure_lines, partial_lines, shortest_failure
 
@@ -76,13 +76,9 @@ def loading_body(
         table = loading_lines(look, max(rows - len(machine), 0), spec)
         return finished((*table, *machine), look, rows)
     left = loading_lines(replace(look, cells=look.cells - BESIDE - 1), rows, spec, cursor)
-    beside = replace(look, cells=BESIDE)
-    if failed:
-        right = failure_lines(beside, rows, marked, hint)
-    else:
-        right = request_lines(beside, rows, spec)
-    divider: Line = ((look.glyphs.divider, "hairline"),)
-    return tuple((*a, *divider, *b) for a, b in zip(left, right, strict=True))
+    pane = replace(look, cells=BESIDE)
+    right = failure_lines(pane, rows, marked, hint) if failed else request_lines(pane, rows, spec)
+    return beside(left, right, look.cells - BESIDE - 1, rows, look)
 
 
 def _failed_narrow(

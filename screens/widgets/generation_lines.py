@@ -6,12 +6,11 @@ The bar is in grey, as that of a step: colour is the measured bound of a node.
 from collections.abc import Iterator
 
 from tui_profiler.figures import units
-from tui_profiler.formatting.canvas import split_cells
 from tui_profiler.messages import Figure, Generation, known
 from tui_profiler.queries.forward.generation import cache_bytes, cache_name, phase_shares
 
 from .lines import EMPTY, Line, Span, line_width
-from .rows import Look, row
+from .rows import Look, row, side_by_side
 
 LEAST_BAR = 16
 """Cells of the bar for which words yield."""
@@ -98,11 +97,12 @@ def _bar(seen: Generation, rate: Line, look: Look) -> Line:
         room = look.inner - line_width(right)
         if room >= LEAST_BAR:
             break
-    widths = split_cells([share for _, share in shares], room - len(shares))
-    spans: list[Span] = []
-    for (name, _), cells in zip(shares, widths, strict=True):
-        if cells > 0:
-            glyph = look.glyphs.track if name == "between" else look.glyphs.full
-            role = "ink" if name == "decode" else "faint"
-            spans += [(" ", "ink")] * bool(spans) + [(glyph * cells, role)]
-    return row(tuple(spans), right, look)
+    parts = [
+        (
+            share,
+            look.glyphs.track if name == "between" else look.glyphs.full,
+            "ink" if name == "decode" else "faint",
+        )
+        for name, share in shares
+    ]
+    return row(side_by_side(parts, room), right, look)

@@ -18,7 +18,7 @@ from tui_profiler.queries.time.modes import is_training
 from tui_profiler.session import Session
 
 from .lines import Line, line_width
-from .rows import Look, finished, row
+from .rows import Look, finished, row, turning
 
 NARROW = 100
 """Below this many columns the short form is used."""
@@ -110,7 +110,7 @@ def _parts(texts: tuple[str, ...]) -> Line:
 
 def _states(look: Look, now: State, since: str = "") -> tuple[Line, ...]:
     """Return the right end, the longest form first; ``since`` is how old a cached tree is."""
-    sign = _sign(now, look)
+    sign = state_sign(now.kind, look)
     role = _ROLES[now.kind]
     plain = now.kind in ("live", "loading", "paused", "held", "waiting", "finished")
     head: Line = ((sign, role), (f" {now.words}", "ink" if plain else role))
@@ -164,18 +164,16 @@ def _played(look: Look, playback: Playback) -> tuple[Line, ...]:
     return (long, long, (*head, *lost, *comes_from), (*head, *lost), head)
 
 
-def _sign(now: State, look: Look) -> str:
+def state_sign(kind: StateKind, look: Look) -> str:
+    """Return the sign of a state."""
     glyphs = look.glyphs
-    match now.kind:
-        case "live":
-            return glyphs.live
-        case "loading":
-            return glyphs.spinner[int(max(look.now, 0.0) * 4) % len(glyphs.spinner)]
-        case "paused" | "held":
-            return glyphs.paused
-        case "failed" | "gone":
-            return glyphs.failed
-        case "silent" | "waiting":
-            return glyphs.empty
-        case "finished":
-            return glyphs.done
+    signs: dict[StateKind, str] = {
+        "live": glyphs.live,
+        "loading": turning(look.now, glyphs),
+        "paused": glyphs.paused,
+        "held": glyphs.paused,
+        "failed": glyphs.failed,
+        "gone": glyphs.failed,
+        "finished": glyphs.done,
+    }
+    return signs.get(kind, glyphs.empty)

@@ -21,7 +21,7 @@ from tui_profiler.queries.time.cores import cores_used
 from tui_profiler.queries.time.series import gpu_utilisation, process_memory, utilisation
 
 from .lines import EMPTY, Line, line_width
-from .rows import Look, absent, columns, pending, row, section, without_colour
+from .rows import Look, absent, columns, fact, pending, row, section, without_colour
 
 LABEL = 8
 MAX_GPUS = 4
@@ -141,7 +141,7 @@ def _waiting(look: Look) -> tuple[Line, ...]:
     if used is None or isinstance(used.others, Unknown) or timings is None or not timings.waiting:
         return ()
     said = f"others {share(used.others)}, waiting for a core {share(timings.waiting)}"
-    return (row((("".ljust(LABEL), "muted"), (said, "ink")), EMPTY, look),)
+    return (fact("", said, look, LABEL),)
 
 
 def _memory(look: Look, sample: Sample) -> Line:

@@ -4,13 +4,21 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
-from tui_profiler.formatting.canvas import ASCII, BLOCK, UNICODE, Glyphs, bar, half_cells
+from tui_profiler.formatting.canvas import (
+    ASCII,
+    BLOCK,
+    UNICODE,
+    Glyphs,
+    bar,
+    half_cells,
+    split_cells,
+)
 from tui_profiler.formatting.text import safe, width, wrap
 from tui_profiler.messages import Figure, Unknown
 from tui_profiler.queries.cost.bound import BoundKind
 from tui_profiler.session import Session, Tree
 
-from .lines import EMPTY, Line, exact, in_ascii, line_width, spread, with_role
+from .lines import EMPTY, Line, Span, exact, in_ascii, line_width, spread, with_role
 
 PAD: Line = ((" ", "ink"),)
 LABEL = 9
@@ -132,6 +140,39 @@ def beside(
 def first_row(cursor: int, count: int, room: int) -> int:
     """Return the first visible row of ``count``: the cursor's is in the middle where possible."""
     return max(0, min(cursor - room // 2, count - room))
+
+
+def thumb_rows(count: int, top: int, height: int) -> range:
+    """Return the rows of a scrollbar's thumb; none where everything fits."""
+    if count <= height or height <= 0:
+        return range(0)
+    size = max(height * height // count, 1)
+    last = height - size
+    first = min(round(top / (count - height) * last), last)
+    return range(first, first + size)
+
+
+def edge(is_thumb: bool, glyphs: Glyphs) -> Span:
+    """Return the right end of a row: the divider, or the thumb of the scrollbar."""
+    return (glyphs.thumb, "muted") if is_thumb else (glyphs.divider, "hairline")
+
+
+def turning(now: float, glyphs: Glyphs) -> str:
+    """Return the sign of what is under way."""
+    return glyphs.spinner[int(max(now, 0.0) * 4) % len(glyphs.spinner)]
+
+
+def side_by_side(parts: Sequence[tuple[float, str, str]], cells: int) -> Line:
+    """Return shares of a whole from left to right, a blank between; none where it has no room.
+
+    Args:
+        parts: share, character and role of each.
+        cells: of the row.
+    """
+    widths = split_cells([share for share, _, _ in parts], cells - len(parts))
+    drawn = [(glyph * many, role) for (_, glyph, role), many in zip(parts, widths, strict=True)]
+    spans = [span for part in drawn if part[0] for span in ((" ", "ink"), part)]
+    return tuple(spans[1:])
 
 
 def under_cursor(line: Line, look: Look) -> Line:

@@ -6,16 +6,7 @@ from tui_profiler.formatting.canvas import UNICODE, Glyphs
 
 from .line_widgets import LinesWidget
 from .lines import Line, exact
-
-
-def thumb_rows(count: int, top: int, height: int) -> range:
-    """Return the rows of a scrollbar's thumb; none where everything fits."""
-    if count <= height or height <= 0:
-        return range(0)
-    size = max(height * height // count, 1)
-    last = height - size
-    first = min(round(top / (count - height) * last), last)
-    return range(first, first + size)
+from .rows import edge, thumb_rows
 
 
 class ScrolledLines(LinesWidget):
@@ -53,7 +44,7 @@ class ScrolledLines(LinesWidget):
         shown = self._all[self.top : self.top + height]
         blank: list[Line] = [()] * (height - len(shown))
         self.lines = tuple(
-            (*exact(line, cells, self.glyphs.ellipsis), self._edge(y in thumb))
+            (*exact(line, cells, self.glyphs.ellipsis), edge(y in thumb, self.glyphs))
             for y, line in enumerate([*shown, *blank])
         )
 
@@ -64,6 +55,3 @@ class ScrolledLines(LinesWidget):
     def to_end(self) -> None:
         """Go to the last line."""
         self.move(len(self._all))
-
-    def _edge(self, is_thumb: bool) -> tuple[str, str]:
-        return (self.glyphs.thumb, "muted") if is_thumb else (self.glyphs.divider, "hairline")

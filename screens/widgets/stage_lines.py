@@ -15,7 +15,7 @@ from tui_profiler.queries.panel.state import (
 from tui_profiler.session import Session, StageRecord
 
 from .lines import EMPTY, Line
-from .rows import Look, meter, row
+from .rows import Look, meter, row, turning
 
 STAGES: dict[Stage, str] = {
     "worker": "",
@@ -96,9 +96,8 @@ def _stage(stage: Stage, named: str, record: StageRecord | None, look: Look) -> 
     if over:
         failed: Line = ((look.glyphs.failed, "error"), (name, "error"), ("failed", "muted"))
         return row(failed, _times("", stage, look), look)
-    spinner = look.glyphs.spinner
-    turning = spinner[int(max(look.now, 0.0) * 4) % len(spinner)]
-    current: Line = ((turning, "accent"), (name, "strong ink"), (detail, "muted"))
+    sign = turning(look.now, look.glyphs)
+    current: Line = ((sign, "accent"), (name, "strong ink"), (detail, "muted"))
     return row(current, _times(seconds_text(look.now - record.started_at), stage, look), look)
 
 

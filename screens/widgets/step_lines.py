@@ -6,7 +6,6 @@ The bar is in grey: colour is the measured bound of a node, and no part of a ste
 from collections.abc import Iterator
 
 from tui_profiler.figures import units
-from tui_profiler.formatting.canvas import split_cells
 from tui_profiler.formatting.text import middle, safe
 from tui_profiler.messages import OtherModel, TrainingStep, Unknown, known
 from tui_profiler.queries.training.backward_bound import backward_bound
@@ -29,7 +28,7 @@ from tui_profiler.session import Session
 
 from .bound_lines import verdict
 from .lines import EMPTY, Line, Span, line_width
-from .rows import LABEL, Look, absent, columns, meter, row, section, words
+from .rows import LABEL, Look, absent, columns, meter, row, section, side_by_side, words
 
 MOST_LINES = 3
 """Lines of the program in a panel."""
@@ -143,17 +142,16 @@ def _bar(parts: tuple[Part, ...], rates: tuple[Line, ...], look: Look) -> Line:
         right = (*said, *rate)
         if look.inner - line_width(right) >= LEAST_BAR:
             break
-    seen = [part for part in parts if part.share]
-    widths = split_cells(
-        [part.share or 0.0 for part in seen], look.inner - line_width(right) - len(seen)
-    )
-    spans: list[Span] = []
-    for part, cells in zip(seen, widths, strict=True):
-        if cells > 0:
-            glyph = look.glyphs.track if part.name == "other" else look.glyphs.full
-            role = "ink" if part.name in _OF_THE_MODEL else "faint"
-            spans += [(" ", "ink")] * bool(spans) + [(glyph * cells, role)]
-    return row(tuple(spans), right, look)
+    seen = [
+        (
+            part.share,
+            look.glyphs.track if part.name == "other" else look.glyphs.full,
+            "ink" if part.name in _OF_THE_MODEL else "faint",
+        )
+        for part in parts
+        if part.share
+    ]
+    return row(side_by_side(seen, look.inner - line_width(right)), right, look)
 
 
 def _verdict(session: Session) -> Line:

@@ -115,20 +115,6 @@ def matching(laid: Outline) -> str:
     return f"{units.thousands(laid.shape.found)} of {units.thousands(laid.shape.total)} match"
 
 
-def thumb(top: int, rows: int, body: int) -> range:
-    """Return the body rows that the scrollbar's thumb covers; none where everything is shown."""
-    if rows <= body or body <= 0:
-        return range(0)
-    length = max(1, body * body // rows)
-    first = round(top / (rows - body) * (body - length))
-    return range(first, first + length)
-
-
-def divider(in_thumb: bool, glyphs: Glyphs = UNICODE) -> Span:
-    """Return the right edge of one row: a hairline, or the thumb of the scrollbar."""
-    return (glyphs.thumb, "muted") if in_thumb else (glyphs.divider, "hairline")
-
-
 def indent_cells(laid: Outline, node: int, columns: Columns) -> int:
     """Return the blank cells before a node's fold glyph: deep nodes yield theirs to the name."""
     most = max(columns.name_cells - 2 - LEAST_NAME, LEAST_INDENT)

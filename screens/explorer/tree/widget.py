@@ -30,6 +30,7 @@ from tui_profiler.session import EMPTY, Session, Timings
 from ...widgets.line_widgets import LinesWidget
 from ...widgets.lines import Line, text
 from ...widgets.prompt import Prompt
+from ...widgets.rows import edge, thumb_rows
 from . import lines
 from .columns import Columns, Form, columns_for
 
@@ -568,10 +569,8 @@ class NodeTree(LinesWidget, can_focus=True):
         if self._has_footer():
             drawn.append(lines.footer(laid, columns, self._glyphs))
         if columns.divider:
-            thumb = lines.thumb(self._top, len(laid) if laid is not None else 0, body)
-            drawn = [
-                (*line, lines.divider(y - 1 in thumb, self._glyphs)) for y, line in enumerate(drawn)
-            ]
+            thumb = thumb_rows(len(laid) if laid is not None else 0, self._top, body)
+            drawn = [(*line, edge(y - 1 in thumb, self._glyphs)) for y, line in enumerate(drawn)]
         self.lines = tuple(drawn[: self.size.height])
 
     def _row_lines(self, laid: Outline, columns: Columns, body: int) -> list[Line]:

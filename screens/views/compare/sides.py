@@ -1,7 +1,5 @@
 """The rows of the two sides, and their stages while they load."""
 
-from itertools import zip_longest
-
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -11,9 +9,10 @@ from tui_profiler.queries.panel.state import State
 from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session import Session
 
-from ...widgets.lines import EMPTY, Line, exact, line_width
+from ...widgets.header import state_sign
+from ...widgets.lines import EMPTY, Line, line_width
 from ...widgets.machine_lines import machine_lines
-from ...widgets.rows import Look, row
+from ...widgets.rows import Look, beside, row
 from ...widgets.stage_lines import progress_lines, shown_stages, stage_lines
 
 BESIDE_FROM = 100
@@ -48,7 +47,8 @@ def side_lines(sides: tuple[SideLook, SideLook], look: Look) -> tuple[Line, ...]
 
 def _side(which: str, side: SideLook, look: Look) -> Line:
     role = "error" if side.complaint else "accent"
-    sign = _sign(side.state.kind, look)
+    is_loading = side.state.kind == "loading"  # Its stages turn.
+    sign = look.glyphs.empty if is_loading else state_sign(side.state.kind, look)
     name = middle(safe(side.label), max(look.inner * 2 // 5, 8), look.glyphs.ellipsis)
     left: Line = ((f"{which}  ", "strong accent"), (name, "strong ink"))
     state = safe(f"{side.state.words} {side.state.detail}".strip())
@@ -61,18 +61,6 @@ def _side(which: str, side: SideLook, look: Look) -> Line:
     return row(left, right, look)
 
 
-def _sign(kind: str, look: Look) -> str:
-    glyphs = look.glyphs
-    return {
-        "live": glyphs.live,
-        "held": glyphs.paused,
-        "paused": glyphs.paused,
-        "failed": glyphs.failed,
-        "gone": glyphs.failed,
-        "finished": glyphs.done,
-    }.get(kind, glyphs.empty)
-
-
 def loading_lines(sides: tuple[SideLook, SideLook], look: Look, rows: int) -> tuple[Line, ...]:
     """Return the stages of both sides and the machine, at most ``rows`` lines."""
     under_way = sides[0] if sides[1].now is None else sides[1]
@@ -83,10 +71,8 @@ def loading_lines(sides: tuple[SideLook, SideLook], look: Look, rows: int) -> tu
             (*_stages(which, side, half), EMPTY, *_progress(side, half))
             for which, side in zip("AB", sides, strict=True)
         )
-        divider: Line = ((look.glyphs.divider, "hairline"),)
-        both = zip_longest(left, right, fillvalue=EMPTY)
-        beside = [(*exact(a, half.cells), *divider, *b) for a, b in both]
-        return (EMPTY, *beside, EMPTY, *machine)[:rows]
+        both = beside(left, right, half.cells, max(len(left), len(right)), look)
+        return (EMPTY, *both, EMPTY, *machine)[:rows]
     a, b = (_stages(which, side, look) for which, side in zip("AB", sides, strict=True))
     if len(a) + len(b) > rows:
         return ((a if under_way is sides[0] else b) + machine)[:rows]

@@ -10,7 +10,7 @@ from tui_profiler.formatting.text import middle, safe, width, wrap
 
 from ...widgets.heading import Heading, Order, Title
 from ...widgets.lines import EMPTY, Line
-from ...widgets.rows import Look, row, section, under_cursor
+from ...widgets.rows import Look, row, section, turning, under_cursor
 
 ROOMY, SMALL = 112, 76
 """Cells from which on all columns fit, and the verdict's word beside its sign."""
@@ -71,25 +71,19 @@ def list_lines(
 
 def sign(word: Word, glyphs: Glyphs, now: float = 0.0) -> str:
     """Return the sign of a verdict."""
-    match word:
-        case "held" | "gained":
-            return glyphs.done
-        case "refuted" | "no gain":
-            return glyphs.failed
-        case "less":
-            return glyphs.down
-        case "more":
-            return glyphs.up
-        case "running":
-            return glyphs.spinner[int(now * 4) % len(glyphs.spinner)]
-        case "can be tried":
-            return " "
-        case "waits":
-            return glyphs.zero
-        case "undecided":
-            return glyphs.about
-        case "no trial" | "untested" | "not here":
-            return glyphs.dash
+    signs: dict[Word, str] = {
+        "held": glyphs.done,
+        "gained": glyphs.done,
+        "refuted": glyphs.failed,
+        "no gain": glyphs.failed,
+        "less": glyphs.down,
+        "more": glyphs.up,
+        "running": turning(now, glyphs),
+        "can be tried": " ",
+        "waits": glyphs.zero,
+        "undecided": glyphs.about,
+    }
+    return signs.get(word, glyphs.dash)
 
 
 def role(word: Word) -> str:

@@ -12,8 +12,7 @@ from tui_profiler.reports.text.sections.flat import flat_cell, row_name, times_u
 
 from ...widgets.heading import Heading, Order, Title
 from ...widgets.lines import EMPTY, Line
-from ...widgets.rows import Look, first_row, row, under_cursor, words
-from ...widgets.scrolled import thumb_rows
+from ...widgets.rows import Look, first_row, row, thumb_rows, under_cursor, words
 from .view import SORT_WORDS, FlatView
 
 TITLES: dict[By, str] = {"module": "modules", "class": "classes", "operator": "operators"}

@@ -1,5 +1,7 @@
 """The memory screen's view: what is alive over one forward, who, and predicted beside measured."""
 
+from msgspec.structs import replace
+
 from tui_profiler.figures.units import ZERO, shape, share, size, thousands
 from tui_profiler.formatting.canvas import bar, half_cells
 from tui_profiler.formatting.text import fit, middle, safe, width
@@ -25,8 +27,8 @@ from tui_profiler.session import Tree
 from tui_profiler.session.columns import Memory
 
 from ...widgets.identity_lines import title_of
-from ...widgets.lines import EMPTY, Line, exact, line_width
-from ...widgets.rows import Look, absent, pending, row, section, words
+from ...widgets.lines import EMPTY, Line, line_width
+from ...widgets.rows import Look, absent, beside, fact, pending, row, section, words
 from .plot import Plot, peak_line, place_text, plot_lines, step_text, total_text
 
 RIGHT_CELLS = 50
@@ -125,16 +127,10 @@ def _below(
     if narrow:
         short = compared_short(look, found)
         return (*alive_lines(look, tree, memory, step, rows - len(short)), *short)
-    left = Look(look.session, look.node, look.now, look.cells - RIGHT_CELLS - 1, look.glyphs)
-    right = Look(look.session, look.node, look.now, RIGHT_CELLS, look.glyphs)
-    one = alive_lines(left, tree, memory, step, rows)
-    other = compared_lines(right, found, tree, _note(memory))
-    lines: list[Line] = []
-    for at in range(max(rows, 0)):
-        first = exact(one[at] if at < len(one) else EMPTY, left.cells)
-        second = other[at] if at < len(other) else EMPTY
-        lines.append((*first, (look.glyphs.divider, "hairline"), *second))
-    return tuple(lines)
+    left = replace(look, cells=look.cells - RIGHT_CELLS - 1)
+    alive = alive_lines(left, tree, memory, step, rows)
+    compared = compared_lines(replace(look, cells=RIGHT_CELLS), found, tree, _note(memory))
+    return beside(alive, compared, left.cells, rows, look)
 
 
 def _note(memory: Memory | None) -> str:
@@ -168,7 +164,7 @@ def compared_lines(
     ]
     if found.off_by is not None:
         off = share(found.off_by).rjust(2 * _FIGURE)
-        lines.append(row((("off by".ljust(_LABEL), "muted"), (off, "ink")), EMPTY, look))
+        lines.append(fact("off by", off, look, _LABEL))
     if found.reserved is not None:
         lines.append(_part(found.reserved, look))
     lines += [_part(found.process, look), EMPTY]
@@ -198,7 +194,7 @@ def compared_short(look: Look, found: Comparison | None) -> tuple[Line, ...]:
 
 def _said(label: str, tried: tuple[str, str], look: Look) -> Line:
     text = next((one for one in tried if 11 + width(one) <= look.inner), tried[-1])
-    return row(((label.ljust(11), "muted"), (text, "ink")), EMPTY, look)
+    return fact(label, text, look, 11)
 
 
 def _part(part: Compared, look: Look, role: str = "ink", mark: str = "") -> Line:

@@ -2,6 +2,8 @@
 
 from itertools import islice
 
+from msgspec.structs import replace
+
 from tui_profiler.figures.units import duration, quantity, size, thousands
 from tui_profiler.formatting.text import fit, middle, safe
 from tui_profiler.messages import TensorUse, known
@@ -11,8 +13,8 @@ from tui_profiler.session import Tree
 from tui_profiler.session.training import MemoryColumns
 
 from ...widgets.identity_lines import title_of
-from ...widgets.lines import EMPTY, Line, exact, line_width
-from ...widgets.rows import Look, row, section, words
+from ...widgets.lines import EMPTY, Line, line_width
+from ...widgets.rows import Look, beside, row, section, words
 from .lines import RIGHT_CELLS, owner
 from .plot import MARGIN, band, column_lines, marked, names_line
 
@@ -127,16 +129,10 @@ def _below(
     if narrow:
         best = _best_line(look, tree)
         return (*alive_lines(look, tree, columns, point, rows - len(best)), *best)[: max(rows, 0)]
-    left = Look(look.session, look.node, look.now, look.cells - RIGHT_CELLS - 1, look.glyphs)
-    right = Look(look.session, look.node, look.now, RIGHT_CELLS, look.glyphs)
-    one = alive_lines(left, tree, columns, point, rows)
-    other = helping_lines(right, tree, rows)
-    lines: list[Line] = []
-    for at in range(max(rows, 0)):
-        first = exact(one[at] if at < len(one) else EMPTY, left.cells)
-        second = other[at] if at < len(other) else EMPTY
-        lines.append((*first, (look.glyphs.divider, "hairline"), *second))
-    return tuple(lines)
+    left = replace(look, cells=look.cells - RIGHT_CELLS - 1)
+    alive = alive_lines(left, tree, columns, point, rows)
+    helping = helping_lines(replace(look, cells=RIGHT_CELLS), tree, rows)
+    return beside(alive, helping, left.cells, rows, look)
 
 
 def alive_lines(

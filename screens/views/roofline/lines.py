@@ -32,14 +32,15 @@ from ...widgets.rows import (
     PAD,
     Look,
     columns,
+    edge,
     mark_of,
     row,
     section,
+    thumb_rows,
     under_cursor,
     without_colour,
     words,
 )
-from ...widgets.scrolled import thumb_rows
 from .plot import BELOW, LEAST_COLUMNS, LEAST_ROWS, SCALE, plot_lines, scale_of
 
 BESIDE_COLUMNS = 100
@@ -128,13 +129,13 @@ def _beside(look: Look, views: _Views, at: NodeRoofline, form: Form) -> list[Lin
     left = _plot(replace(look, cells=form.plot_cells), views, at, form.plot_rows)
     pane += [EMPTY] * (form.plot_rows - len(pane))
     shown = thumb(right, view, form.list_rows) if view.order else range(0)
-    edges = [
-        (look.glyphs.thumb, "muted") if y in shown else (look.glyphs.divider, "hairline")
-        for y in range(form.plot_rows)
-    ]
     return [
-        (*exact(one, form.plot_cells), edge, *exact(other, form.list_cells))
-        for one, edge, other in zip(left, edges, pane, strict=True)
+        (
+            *exact(one, form.plot_cells),
+            edge(y in shown, look.glyphs),
+            *exact(other, form.list_cells),
+        )
+        for y, (one, other) in enumerate(zip(left, pane, strict=True))
     ]
 
 

@@ -1,5 +1,7 @@
 """The view of the weights screen: the table, the panel beside it or facts below, the status."""
 
+from msgspec.structs import replace
+
 from tui_profiler.figures.units import dtype, duration, shape, share, size, thousands
 from tui_profiler.formatting.canvas import sparkline
 from tui_profiler.formatting.text import safe, width
@@ -11,7 +13,7 @@ from tui_profiler.session import Session
 
 from ...widgets.heading import Heading
 from ...widgets.lines import EMPTY, Line, exact, line_width
-from ...widgets.rows import Look, columns, meter, row
+from ...widgets.rows import Look, beside, columns, fact, meter, row
 from . import analysis_state, figures
 from .panel import histogram_columns, panel_lines
 from .table import table_heading, table_lines
@@ -41,16 +43,10 @@ def weights_lines(
         blank: list[Line] = [EMPTY] * (rows - 1 - len(below) - len(table))
         return (title, *table, *blank, *below)[: max(rows, 0)]
     left = _beside_panel(look)
-    panel = look.cells - left.cells - 1
-    right = Look(look.session, look.node, look.now, panel, look.glyphs)
+    right = replace(look, cells=look.cells - left.cells - 1)
     table = table_lines(left, view, rows - 1)
-    about = panel_lines(right, view.row, rows - 1)
-    lines: list[Line] = [title]
-    for at in range(rows - 1):
-        first = exact(table[at] if at < len(table) else EMPTY, left.cells, look.glyphs.ellipsis)
-        second = about[at] if at < len(about) else EMPTY
-        lines.append((*first, (look.glyphs.divider, "hairline"), *second))
-    return tuple(lines)
+    panel = panel_lines(right, view.row, rows - 1)
+    return (title, *beside(table, panel, left.cells, rows - 1, look))
 
 
 def weights_heading(look: Look, view: weights.WeightsView, *, narrow: bool) -> Heading:
@@ -60,7 +56,7 @@ def weights_heading(look: Look, view: weights.WeightsView, *, narrow: bool) -> H
 
 def _beside_panel(look: Look) -> Look:
     panel = PANEL_CELLS if look.cells < WIDE_COLUMNS else PANEL_CELLS + 14
-    return Look(look.session, look.node, look.now, look.cells - panel - 1, look.glyphs)
+    return replace(look, cells=look.cells - panel - 1)
 
 
 def _title(look: Look, view: weights.WeightsView) -> Line:
@@ -258,4 +254,4 @@ def _output(look: Look, weight: weights.WeightRow) -> Line:
 
 
 def _fact(look: Look, label: str, text: str) -> Line:
-    return row(((label.ljust(9), "muted"), (text, "ink")), EMPTY, look)
+    return fact(label, text, look, 9)

@@ -7,8 +7,7 @@ from tui_profiler.queries.parameters import weights
 
 from ...widgets.heading import Heading, Order, Title
 from ...widgets.lines import Line
-from ...widgets.rows import Look, first_row, under_cursor, words
-from ...widgets.scrolled import thumb_rows
+from ...widgets.rows import Look, first_row, thumb_rows, under_cursor, words
 from .analysis_state import has_sensitivities
 from .figures import cell
 

@@ -19,8 +19,8 @@ from screens.views.node.screen import NodeScreen, look_around
 from screens.views.node.source_text import read_source
 from screens.views.roofline.screen import RooflineScreen
 from screens.widgets.lines import line_width, text
-from screens.widgets.rows import Look, finished
-from screens.widgets.scrolled import ScrolledLines, thumb_rows
+from screens.widgets.rows import Look, finished, thumb_rows
+from screens.widgets.scrolled import ScrolledLines
 from tests.fixtures.record import recorded
 from tests.queries.training.test_backward_operators import SESSION as TRAINED
 from tests.screens.explorer.test_explorer import check_golden, on_stage
@@ -170,6 +170,7 @@ def test_a_thumb_says_where_the_reader_is():
     assert list(thumb_rows(10, 0, 10)) == []
     assert list(thumb_rows(40, 0, 10)) == [0, 1]
     assert list(thumb_rows(40, 30, 10)) == [8, 9]
+    assert list(thumb_rows(100_000, 50_000, 10)) == [5]
 
 
 @pytest.mark.parametrize("cells", range(40, 131, 2))

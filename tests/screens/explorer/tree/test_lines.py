@@ -410,13 +410,6 @@ def test_the_title_names_the_order_and_the_filter() -> None:
     )
 
 
-def test_the_thumb_covers_what_is_seen() -> None:
-    assert list(tree_lines.thumb(0, 10, 10)) == []
-    assert list(tree_lines.thumb(0, 40, 10)) == [0, 1]
-    assert list(tree_lines.thumb(30, 40, 10)) == [8, 9]
-    assert list(tree_lines.thumb(50_000, 100_000, 10)) == [5]
-
-
 def test_a_row_of_equal_blocks_names_its_ends_and_counts_them() -> None:
     session = session_of(
         "m M 0 0\n  body Sequential 60 600\n"
