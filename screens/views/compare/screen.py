@@ -192,12 +192,12 @@ class CompareScreen(PaintedScreen[None]):
         self.prompt.paste(event)
 
     def action_copy(self) -> None:
-        """Open the copy prompt."""
-        self._copying.copy()
+        """Ask what to copy."""
+        self.prompt.take(self._copying.copy())
 
     def action_export(self) -> None:
-        """Open the export prompt."""
-        self._copying.export()
+        """Ask for the file."""
+        self.prompt.take(self._copying.export())
 
     def selected_path(self) -> str:
         """Return the path of the selected node."""

@@ -110,6 +110,14 @@ async def test_the_selected_node_says_in_full_what_became_of_it() -> None:
         assert status.split() == ["tail", "(was", "extra)", "Linear", "moved"]
 
 
+@pytest.mark.parametrize(("key", "asked"), [("y", "copy:  p path"), ("e", "export to no-model-")])
+async def test_copy_and_export_ask_first(key: str, asked: str) -> None:
+    async with on_screen(former(), latter()) as (screen, pilot):
+        await pilot.press(key)
+        await pilot.pause()
+        assert asked in screen_text(screen.app).splitlines()[-1]
+
+
 async def test_q_leaves_and_question_mark_lists_the_keys() -> None:
     async with on_screen(former(), latter()) as (screen, pilot):
         await pilot.press("question_mark")
