@@ -2,7 +2,19 @@
 
 from collections.abc import Callable
 
+from textual.binding import Binding
+
+from ..actions.view_keys import COLUMNS, own_bindings
 from ..widgets.heading import Heading, Order
+
+LIST_BINDINGS = (
+    Binding("up,k", "move(-1)", show=False),
+    Binding("down,j", "move(1)", show=False),
+    Binding("g,home", "move(-100000)", show=False),
+    Binding("G,end", "move(100000)", show=False),
+    *own_bindings(COLUMNS),
+)
+"""Keys of a screen that is a table alone."""
 
 
 class OrderedTable:

@@ -18,7 +18,7 @@ _Result = TypeVar("_Result")
 
 
 class ScrollingScreen(Screen[_Result]):
-    """Moves through the one ``ScrolledLines`` that it holds."""
+    """Moves through the one ``ScrolledLines`` that it holds, and draws it when it must change."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "scroll_by(-1)", show=False, id="up"),
@@ -32,6 +32,22 @@ class ScrollingScreen(Screen[_Result]):
     ]
 
     session: var[Session] = var(EMPTY)
+
+    def draw(self) -> None:
+        """Draw everything."""
+
+    def on_mount(self) -> None:
+        """Draw after the layout."""
+        self.call_after_refresh(self.draw)
+
+    def on_resize(self) -> None:
+        """Lay the lines out anew."""
+        self.call_after_refresh(self.draw)
+
+    def watch_session(self) -> None:
+        """Draw what has changed."""
+        if self.is_mounted:
+            self.draw()
 
     def action_back(self) -> None:
         """Go back."""

@@ -13,9 +13,8 @@ from tui_profiler.source.attached import Found, find, not_listening
 from tui_profiler.source.ranks import by_run
 from tui_profiler.source.torch_processes import UsersPrograms
 
-from ..actions.view_keys import COLUMNS, own_bindings
 from ..common.base_app import ThemedApp
-from ..common.ordered_table import OrderedTable
+from ..common.ordered_table import LIST_BINDINGS, OrderedTable
 from ..settings.preferences import Preferences
 from ..terminal.crashing import run_to_end
 from ..widgets.heading import Heading, Order, Title
@@ -124,12 +123,8 @@ class Picker(OrderedTable, ThemedApp[Found | None]):
 
     CSS = "#list { height: 1fr; } #keys { height: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", show=False),
-        Binding("down,j", "move(1)", show=False),
-        Binding("g,home", "move(-100000)", show=False),
-        Binding("G,end", "move(100000)", show=False),
+        *LIST_BINDINGS,
         Binding("enter", "choose", show=False),
-        *own_bindings(COLUMNS),
         Binding("q,escape,ctrl+c,ctrl+q", "leave", show=False, priority=True),
     ]
 

@@ -13,8 +13,7 @@ from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.source.attached import Found
 from tui_profiler.source.ranks import by_run, is_whole_run
 
-from ..actions.view_keys import COLUMNS, own_bindings
-from ..common.ordered_table import OrderedTable
+from ..common.ordered_table import LIST_BINDINGS, OrderedTable
 from ..widgets.heading import Heading, Order
 from ..widgets.key_bar import key_bar
 from ..widgets.line_widgets import KeyBar, LinesWidget
@@ -42,12 +41,8 @@ class ProcessesScreen(OrderedTable, Screen[None]):
 
     DEFAULT_CSS = "ProcessesScreen #processes { height: 1fr; } ProcessesScreen #keys { height: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", show=False),
-        Binding("down,j", "move(1)", show=False),
-        Binding("g,home", "move(-100000)", show=False),
-        Binding("G,end", "move(100000)", show=False),
+        *LIST_BINDINGS,
         Binding("enter", "show_process", show=False),
-        *own_bindings(COLUMNS),
         Binding("escape,backspace,R", "dismiss", show=False),
         Binding("q", "app.leave", show=False),
     ]

@@ -82,20 +82,8 @@ class LogScreen(ScrollingScreen[None]):
         yield ScrolledLines(self._glyphs, id="lines")
         yield KeyBar(id="keys")
 
-    def on_mount(self) -> None:
-        """Show the end."""
-        self.call_after_refresh(self._draw)
-
-    def on_resize(self) -> None:
-        """Lay the lines out anew."""
-        self.call_after_refresh(self._draw)
-
-    def watch_session(self) -> None:
-        """Show what came."""
-        if self.is_mounted:
-            self._draw()
-
-    def _draw(self) -> None:
+    def draw(self) -> None:
+        """Draw the lines that came, at the end unless the reader scrolled up."""
         session, body = self.session, self.query_one(ScrolledLines)
         # Up to 5,000 lines are laid out only when one of them, or the width, is another one.
         wanted = (session.log, session.failure, session.ended, body.size)
@@ -115,17 +103,17 @@ class LogScreen(ScrollingScreen[None]):
         body = self.query_one(ScrolledLines)
         body.move(rows)
         self._follows = body.is_at_end
-        self._draw()
+        self.draw()
 
     def action_start(self) -> None:
         """Go to the first line."""
         body = self.query_one(ScrolledLines)
         body.to_start()
         self._follows = body.is_at_end
-        self._draw()
+        self.draw()
 
     def action_end(self) -> None:
         """Go to the end and follow it."""
         self.query_one(ScrolledLines).to_end()
         self._follows = True
-        self._draw()
+        self.draw()

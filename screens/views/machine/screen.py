@@ -68,20 +68,11 @@ class MachineScreen(ScrollingScreen[None]):
         yield KeyBar(id="keys")
 
     def on_mount(self) -> None:
-        """Draw, and go on drawing what moves by the clock."""
-        self.set_interval(1.0, self._draw)
-        self.call_after_refresh(self._draw)
+        """Go on drawing what moves by the clock."""
+        self.set_interval(1.0, self.draw)
 
-    def on_resize(self) -> None:
-        """Lay the lines out anew."""
-        self.call_after_refresh(self._draw)
-
-    def watch_session(self) -> None:
-        """Draw what a new sample says."""
-        if self.is_mounted:
-            self._draw()
-
-    def _draw(self) -> None:
+    def draw(self) -> None:
+        """Draw the header, the sections where they changed, and the keys."""
         if not self.is_current:
             return
         session, body = self.session, self.query_one(ScrolledLines)

@@ -94,18 +94,12 @@ class NodeScreen(ScrollingScreen[ViewState]):
     def on_mount(self) -> None:
         """Draw, and go on drawing what moves by the clock."""
         self.set_interval(redraw_seconds(self.app), self._draw_when_current)
-        self._draw()
+        self.draw()
 
     def on_resize(self) -> None:
         """Choose the form for this size."""
         self.set_class(self._is_narrow, "narrow")
         self.set_class(self.size.width >= WIDE_COLUMNS and not self._is_narrow, "very-wide")
-        self.call_after_refresh(self._draw)
-
-    def watch_session(self) -> None:
-        """Draw what has changed."""
-        if self.is_mounted:
-            self._draw()
 
     @property
     def _is_narrow(self) -> bool:
@@ -113,9 +107,10 @@ class NodeScreen(ScrollingScreen[ViewState]):
 
     def _draw_when_current(self) -> None:
         if self.is_current:
-            self._draw()
+            self.draw()
 
-    def _draw(self) -> None:
+    def draw(self) -> None:
+        """Draw everything from the session, the node and the clock."""
         held = self._view_pause.held
         session, now = held if held is not None else (self.session, self._now())
         self._follow(session.tree)
@@ -168,13 +163,13 @@ class NodeScreen(ScrollingScreen[ViewState]):
             self.say("no further sibling")
         else:
             self._go(tree, found)
-        self._draw()
+        self.draw()
 
     def on_forward_strip_clicked(self, event: ForwardStrip.Clicked) -> None:
         """Go to the module whose block was clicked."""
         if self._tree is not None and 0 <= event.node < len(self._tree):
             self._go(self._tree, event.node)
-            self._draw()
+            self.draw()
 
     def _go(self, tree: Tree, node: int) -> None:
         self._node, self._said = node, ""
@@ -185,7 +180,7 @@ class NodeScreen(ScrollingScreen[ViewState]):
         """Pause the view, or let it go on; of a recording, halt or play."""
         if said := self._view_pause.press(self.session, self._now()):
             self.say(said)
-        self._draw()
+        self.draw()
 
     def action_back(self) -> None:
         """Go back; the node that is shown is the selected one then."""
@@ -215,7 +210,7 @@ class NodeScreen(ScrollingScreen[ViewState]):
     def say(self, text: str) -> None:
         """Put an event into the status line."""
         self._said, self._said_at = text, time.monotonic()
-        self._draw()
+        self.draw()
 
 
 def look_around(tree: Tree, node: int) -> NodeContext | None:

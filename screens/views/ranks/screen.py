@@ -13,9 +13,8 @@ from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.queries import ranks
 from tui_profiler.session.workspace import NO_RANKS, Workspace
 
-from ...actions.view_keys import COLUMNS, own_bindings
 from ...common.base_app import BaseApp
-from ...common.ordered_table import OrderedTable
+from ...common.ordered_table import LIST_BINDINGS, OrderedTable
 from ...common.scrolling import ScrollingScreen
 from ...widgets.heading import Heading, Order
 from ...widgets.key_bar import key_bar
@@ -34,13 +33,9 @@ class RanksScreen(OrderedTable, Screen[None]):
 
     DEFAULT_CSS = _CSS.format("RanksScreen")
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", show=False),
-        Binding("down,j", "move(1)", show=False),
-        Binding("g,home", "move(-100000)", show=False),
-        Binding("G,end", "move(100000)", show=False),
+        *LIST_BINDINGS,
         Binding("enter", "open", show=False),
         Binding("d", "difference", show=False),
-        *own_bindings(COLUMNS),
         Binding("escape,backspace,R", "back", show=False),
         Binding("q", "app.leave", show=False),
     ]
@@ -183,20 +178,13 @@ class DifferenceScreen(ScrollingScreen[None]):
         yield ScrolledLines(self._glyphs, id="modules")
         yield KeyBar(id="keys")
 
-    def on_mount(self) -> None:
-        """Draw after the layout."""
-        self.call_after_refresh(self._draw)
-
-    def on_resize(self) -> None:
-        """Draw again."""
-        self.call_after_refresh(self._draw)
-
     def watch_workspace(self) -> None:
         """Draw changes of a rank."""
         if self.is_mounted:
-            self._draw()
+            self.draw()
 
-    def _draw(self) -> None:
+    def draw(self) -> None:
+        """Draw the modules and the keys."""
         first, second = map(self.workspace.rank, self._keys)
         body = self.query_one(ScrolledLines)
         if first is not None and second is not None and body.size.width > 3:
