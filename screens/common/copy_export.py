@@ -88,7 +88,11 @@ class CopyExport:
                 options.append((key, what, copy))
         if panel is not None:
             options.append(("l", "panel", partial(self._copy, "the panel", panel)))
-        options.append(("s", "screen", partial(self._after, self._copy_screen)))
+
+        def copy_screen() -> None:
+            self._copy("the screen", self._screen_text())
+
+        options.append(("s", "screen", partial(self._after, copy_screen)))
         return Choice("copy:", tuple(options), "cancels")
 
     def _copy(self, what: str, text: str) -> None:
@@ -101,9 +105,6 @@ class CopyExport:
             return "nothing to copy: the path of the root is empty"
         self._copy(path if len(path) <= 40 else "the path", path)
         return ""
-
-    def _copy_screen(self) -> None:
-        self._copy("the screen", self._screen_text())
 
     def _screen_text(self) -> str:
         return "\n".join(screen_rows(self._screen)) + "\n"

@@ -71,23 +71,13 @@ def _on_paper(found: bound.Bound, look: Look) -> tuple[Line, ...]:
 
 def _mix(found: bound.Bound, look: Look) -> tuple[Line, ...]:
     """Return the part of the time in each class, of four classes the three largest."""
-    length = max(look.inner - 30, 4)
-    rates = {
-        "compute": _rate(found.flops_per_second, "FLOP/s"),
-        "memory": _rate(found.bytes_per_second, "B/s"),
-    }
+    rates = _rates(found)
     least = sorted(found.mix)[-MOST_CLASSES]
-    lines = []
-    for kind, part in zip(bound.KINDS, found.mix, strict=True):
-        if part and part >= least:
-            left: Line = (
-                (kind.ljust(MIX_LABEL), "muted"),
-                *meter(part, length - (MIX_LABEL - LABEL), kind, look),
-                (share(part).rjust(6), "ink"),
-            )
-            right = rates.get(kind, EMPTY)
-            fits = line_width(left) + 1 + line_width(right) <= look.inner
-            lines.append(row(left, right if fits else EMPTY, look))
+    lines = [
+        _metered(kind, part, rates.get(kind, EMPTY), look, MIX_LABEL)
+        for kind, part in zip(bound.KINDS, found.mix, strict=True)
+        if part and part >= least
+    ]
     if found.not_decided:
         why = safe(bound.why_not_decided(look.session, look.node))
         lines += absent("on paper", f"{share(found.not_decided)}: {why}", look)
@@ -95,10 +85,7 @@ def _mix(found: bound.Bound, look: Look) -> tuple[Line, ...]:
 
 
 def _roofs(found: bound.Bound, look: Look) -> tuple[Line, ...]:
-    rates = {
-        "compute": _rate(found.flops_per_second, "FLOP/s"),
-        "memory": _rate(found.bytes_per_second, "B/s"),
-    }
+    rates = _rates(found)
     why = {kind: safe(reason) for kind, reason in found.no_roof}
     lines = [
         *_roof("compute", found.compute_share, (rates["compute"], why), look),
@@ -118,14 +105,26 @@ def _roof(
     right, why = said
     if reached is None:
         return absent(kind, why.get(kind, f"no work at the {kind} roof"), look)
-    length = max(look.inner - 30, 4)
+    return (_metered(kind, reached, right, look, LABEL),)
+
+
+def _metered(kind: bound.BoundKind, part: float, right: Line, look: Look, cells: int) -> Line:
+    """Return a share as a meter behind a label of ``cells``; ``right`` where it fits."""
+    length = max(look.inner - 30, 4) - (cells - LABEL)
     left: Line = (
-        (kind.ljust(LABEL), "muted"),
-        *meter(reached, length, kind, look),
-        (share(reached).rjust(6), "ink"),
+        (kind.ljust(cells), "muted"),
+        *meter(part, length, kind, look),
+        (share(part).rjust(6), "ink"),
     )
     fits = line_width(left) + 1 + line_width(right) <= look.inner
-    return (row(left, right if fits else EMPTY, look),)
+    return row(left, right if fits else EMPTY, look)
+
+
+def _rates(found: bound.Bound) -> dict[bound.BoundKind, Line]:
+    return {
+        "compute": _rate(found.flops_per_second, "FLOP/s"),
+        "memory": _rate(found.bytes_per_second, "B/s"),
+    }
 
 
 def _rate(per_second: float | None, unit: str) -> Line:

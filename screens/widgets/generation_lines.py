@@ -16,7 +16,6 @@ LEAST_BAR = 16
 """Cells of the bar for which words yield."""
 BETWEEN = 3
 """Blank cells at least between figures and the rate."""
-LEAST_LARGE = 999.5
 
 
 def bar_lines(look: Look, rows: int) -> tuple[Line, ...]:
@@ -80,8 +79,7 @@ def _rate(seen: Generation, look: Look) -> Line:
     found = known(seen.per_second)
     if found is None:
         return ((look.glyphs.dash, "faint"), (" tokens/s", "muted"))
-    text = units.three_digits(found) if found < LEAST_LARGE else units.count(found)
-    return ((text, "ink"), (" tokens/s", "muted"))
+    return ((units.per_second(found), "ink"), (" tokens/s", "muted"))
 
 
 def _bar(seen: Generation, rate: Line, look: Look) -> Line:

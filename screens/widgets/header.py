@@ -1,6 +1,6 @@
 """The first row: which model this is, and what it does now."""
 
-from tui_profiler.figures.units import UNAVAILABLE, duration, thousands
+from tui_profiler.figures.units import duration, thousands, written
 from tui_profiler.formatting.text import middle, safe
 from tui_profiler.messages import LoadSpec, Playback, known
 from tui_profiler.queries.cost.totals import any_rate, is_estimated_rate
@@ -144,7 +144,7 @@ def _rate(session: Session) -> str:
     about = "~" if is_estimated_rate(session) else ""
     # Without a batch size forwards are counted: iterations.
     has_items = session.model is not None and session.model.batch is not None
-    figure = UNAVAILABLE if per_second is None else f"{about}{per_second:.1f}"
+    figure = written(per_second, lambda value: f"{about}{value:.1f}")
     return f"{figure} {'items/s' if has_items else 'it/s'}"
 
 

@@ -9,6 +9,7 @@ from tui_profiler.figures.units import (
     share,
     size,
     three_digits,
+    written,
 )
 from tui_profiler.formatting.canvas import sparkline
 from tui_profiler.formatting.text import safe
@@ -85,8 +86,8 @@ def serving_lines(look: Look) -> tuple[Line, ...]:
         ("ITL p50 ", found.between_tokens.p50.seconds, estimate(found.between_tokens.p50)),
     )
     parts: list[Line] = [
-        ((label, "muted"), (written(value), "ink"))
-        for label, figure, written in figures
+        ((label, "muted"), (write(value), "ink"))
+        for label, figure, write in figures
         if (value := known(figure)) is not None
     ]
     first = row(left, right, look)
@@ -119,7 +120,7 @@ def _cpu(look: Look, sample: Sample) -> Line:
     left: Line = (
         ("cpu".ljust(LABEL), "muted"),
         (drawn, "faint"),
-        ((share(mean) if mean is not None else look.glyphs.dash).rjust(8), "ink"),
+        (written(mean, share, look.glyphs.dash).rjust(8), "ink"),
     )
     return row(left, ((_this_process(look), "muted"),), look)
 
@@ -209,9 +210,8 @@ def _missing(gpu: Gpu, look: Look) -> tuple[Line, ...]:
     return tuple(line for why in reasons for line in absent("", safe(why), look, LABEL))
 
 
-def _or_dash(figure: Figure, written: Callable[[float], str], look: Look) -> str:
-    value = known(figure)
-    return look.glyphs.dash if value is None else written(value)
+def _or_dash(figure: Figure, write: Callable[[float], str], look: Look) -> str:
+    return written(known(figure), write, look.glyphs.dash)
 
 
 def _power(look: Look, sample: Sample) -> tuple[Line, ...]:

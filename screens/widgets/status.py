@@ -4,9 +4,7 @@ from tui_profiler.figures.units import thousands
 from tui_profiler.formatting.text import safe, width
 from tui_profiler.queries.panel.phrases import (
     cached_events,
-    dropped,
     last_events,
-    left_out,
     overhead_text,
 )
 from tui_profiler.session import Session
@@ -63,7 +61,8 @@ def costs(session: Session) -> tuple[Line, ...]:
     if session.tree is None or not session.tree.has_forward:
         return ()
     cost: Line = (("profiler overhead ", "muted"), (overhead_text(session), "ink"))
-    lost: Line = ((f", {thousands(dropped(session))} events dropped", "muted"),)
-    without = left_out(session)
+    tick = session.tick
+    dropped, without = (tick.dropped, tick.left_out) if tick is not None else (0, 0)
+    lost: Line = ((f", {thousands(dropped)} events dropped", "muted"),)
     short: Line = (*cost, (f", {thousands(without)} nodes left out", "muted"))
     return ((*short, *lost), short, cost) if without else ((*cost, *lost), cost)

@@ -122,16 +122,12 @@ def _rates(step: TrainingStep, look: Look) -> tuple[Line, ...]:
     if per_second is None:
         nothing: Line = ((look.glyphs.dash, "faint"), (" steps/s", "muted"))
         return (nothing,)
-    found: list[Line] = [((_rate(per_second), "ink"), (" steps/s", "muted"))]
+    found: list[Line] = [((units.per_second(per_second), "ink"), (" steps/s", "muted"))]
     for figure, unit in ((step.items, "items/s"), (step.tokens, "tokens/s")):
         if per_step := known(figure):
-            rate = _rate(per_step * per_second)
+            rate = units.per_second(per_step * per_second)
             found.append((*found[-1], (f"  {rate}", "ink"), (f" {unit}", "muted")))
     return tuple(reversed(found))
-
-
-def _rate(per_second: float) -> str:
-    return units.three_digits(per_second) if per_second < 999.5 else units.count(per_second)
 
 
 def _bar(parts: tuple[Part, ...], rates: tuple[Line, ...], look: Look) -> Line:

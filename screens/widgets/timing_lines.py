@@ -64,16 +64,11 @@ def in_unit(seconds: float, unit: str) -> str:
     return thousands(round(value)) if value < 9999.5 else duration(seconds).replace(" ", "")
 
 
-def calls_text(timing: Timing) -> str:
-    """Return the number of calls so far: in full up to a million."""
-    return thousands(timing.calls) if timing.calls < 1_000_000 else count(timing.calls)
-
-
 def counted(session: Session, timing: Timing) -> Line:
-    """Return the number of calls, and whether the times are cold."""
-    tick = session.tick
+    """Return the number of calls so far, in full up to a million, and whether times are cold."""
+    tick, calls = session.tick, timing.calls
     said = "cold  n  " if tick is not None and tick.cold else "n  "
-    return ((said, "muted"), (calls_text(timing), "ink"))
+    return ((said, "muted"), (thousands(calls) if calls < 1_000_000 else count(calls), "ink"))
 
 
 def why_not_measured(session: Session, node: int) -> tuple[bool, str]:

@@ -43,6 +43,11 @@ def count(value: float) -> str:
     return three_digits(scaled) + prefix
 
 
+def per_second(value: float) -> str:
+    """Return a rate without its unit: ``9.41``, ``118``, ``9.41K``."""
+    return three_digits(value) if value < 999.5 else count(value)
+
+
 def quantity(value: float, unit: str) -> str:
     """Return a count with its unit: ``116 MMAC``, ``231 MFLOP``, ``259 GFLOP/s``."""
     scaled, prefix = _scaled(value, 1000.0, _DECIMAL)

@@ -100,9 +100,9 @@ def _modules(session: Session, tree: Tree) -> str:
             safe(node.path) or "(the whole)",
             safe(node.type),
             units.count(cost.parameters),
-            units.UNAVAILABLE if (flops := known_flops(cost)) is None else units.count(flops),
-            units.UNAVAILABLE if seconds is None else units.duration(seconds),
-            units.UNAVAILABLE if (part := part_of(seconds, whole)) is None else units.share(part),
+            units.written(known_flops(cost), units.count),
+            units.written(seconds, units.duration),
+            units.written(part_of(seconds, whole), units.share),
         ]
         rows.append(_cells(texts, heads=1))
     if not rows:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from tui_profiler.figures.units import UNAVAILABLE, duration, thousands
+from tui_profiler.figures.units import duration, thousands, written
 from tui_profiler.formatting.text import fit, middle, safe, width
-from tui_profiler.messages import Compilations, Unknown
+from tui_profiler.messages import Compilations, known
 from tui_profiler.queries.tree import compiled
 from tui_profiler.queries.tree.compiled import CompiledPlace
 
@@ -53,18 +53,13 @@ def compilation_lines(look: Look, selected: int, room: int) -> Sequence[Line]:
     if found.left_out:
         lines += words(f"{thousands(found.left_out)} more are not listed", look)
     body = max(room - len(head), 1)
-    top = first_line(ends[0], ends[1], len(lines), body)
+    # The selected one is in the middle where it can be.
+    top = max(0, min((ends[0] + ends[1] - body) // 2, len(lines) - body))
     return (*head, *lines[top : top + body])
 
 
-def first_line(begin: int, end: int, count: int, body: int) -> int:
-    """Return the first line that is shown: those from ``begin`` to ``end`` are in the middle."""
-    return max(0, min((begin + end - body) // 2, count - body))
-
-
 def _totals(found: Compilations, look: Look) -> Line:
-    spent = found.seconds
-    seconds = UNAVAILABLE if isinstance(spent, Unknown) else duration(spent)
+    seconds = written(known(found.seconds), duration)
     graphs = f"{thousands(found.graphs)} graph{'s' * (found.graphs != 1)}"
     frames = f"  {thousands(found.frames)} frame{'s' * (found.frames != 1)}"
     left = ((graphs, "strong ink"), (f"{frames}  {seconds} compile time", "ink"))

@@ -7,6 +7,7 @@ where they are.
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from operator import is_
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -93,7 +94,7 @@ class FlatScreen(RowsScreen):
         """Add rows up anew where their figures may have changed."""
         tree = session.tree
         wanted = (tree, session.timings, session.host_operators, self.view.by)
-        is_same = len(self._of) == len(wanted) and all(map(_is, self._of, wanted))
+        is_same = len(self._of) == len(wanted) and all(map(is_, self._of, wanted))
         is_other = not self._of or self._of[0] is not tree or self._of[-1] != self.view.by
         if tree is None or is_same or (not is_other and time.monotonic() < self._not_before):
             return
@@ -250,10 +251,6 @@ class FlatScreen(RowsScreen):
             session, self.view.by, rows, with_titles=is_all, delimiter=delimiter
         )
         return written if is_all else written.rstrip("\n")
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
 
 
 def _wrong(typed: str) -> str:

@@ -1,6 +1,17 @@
 """The panel below the tree, where there is no room for one beside it."""
 
-from tui_profiler.figures.units import count, duration, shape, share, size, thousands, three_digits
+from heapq import nlargest
+
+from tui_profiler.figures.units import (
+    count,
+    duration,
+    shape,
+    share,
+    size,
+    thousands,
+    three_digits,
+    written,
+)
 from tui_profiler.figures.units import intensity as intensity_text
 from tui_profiler.formatting.canvas import nice_ceiling, sparkline
 from tui_profiler.formatting.text import safe
@@ -233,7 +244,7 @@ def _meters(found: bound.Bound, look: Look) -> list[Line]:
     if found.is_container:
         # The two that take most of the time, the class first.
         shares = [(kind, part) for kind, part in zip(bound.KINDS, found.mix, strict=True) if part]
-        shares = sorted(shares, key=_by_part)[:2]
+        shares = nlargest(2, shares, key=lambda one: one[1] or 0.0)
     elif found.kind == "overhead":
         shares = [("overhead", found.overhead_share), max(shares, key=lambda s: s[1] or 0.0)]
     length = max((look.inner - LABEL - (48 if found.is_container else 40)) // 2, 4)
@@ -247,10 +258,6 @@ def _meters(found: bound.Bound, look: Look) -> list[Line]:
     return lines
 
 
-def _by_part(one: tuple[bound.BoundKind, float | None]) -> float:
-    return -(one[1] or 0.0)
-
-
 def _machine(look: Look) -> Line:
     sample = look.session.sample
     if sample is None:
@@ -260,7 +267,7 @@ def _machine(look: Look) -> Line:
     past = 14 if gpu == look.glyphs.dash else 4
     drawn = sparkline(utilisation(look.session, past), 1.0, 1, look.glyphs)[0]
     mean = busy(sample)
-    figure = share(mean) if mean is not None else look.glyphs.dash
+    figure = written(mean, share, look.glyphs.dash)
     parts: list[Line] = [
         (("cpu ", "muted"), (drawn, "faint"), (figure.rjust(6), "ink")),
         *_serving(look),
@@ -281,14 +288,10 @@ def _gpu(sample: Sample, look: Look) -> str:
     if isinstance(sample.gpus, Unknown) or not sample.gpus:
         return look.glyphs.dash
     busiest = max(sample.gpus, key=lambda gpu: known(gpu.utilisation) or 0.0)
-    used = known(busiest.utilisation)
-    memory = known(busiest.memory_bytes)
-    texts = [share(used) if used is not None else look.glyphs.dash]
-    if memory is not None:
-        texts.append(size(memory))
-    return " ".join(texts)
+    used = written(known(busiest.utilisation), share, look.glyphs.dash)
+    return f"{used} {written(known(busiest.memory_bytes), size, '')}".rstrip()
 
 
 def _power(sample: Sample, look: Look) -> str:
     watts = known(sample.package_watts)
-    return look.glyphs.dash if watts is None else f"{three_digits(watts)} W"
+    return written(watts, lambda value: f"{three_digits(value)} W", look.glyphs.dash)

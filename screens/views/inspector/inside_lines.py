@@ -1,6 +1,6 @@
 """The inside section: a leaf's operators, or a block's slowest modules."""
 
-from tui_profiler.figures.units import UNAVAILABLE, count, duration, share_cell, size
+from tui_profiler.figures.units import count, duration, share_cell, size, written
 from tui_profiler.formatting.text import safe, width
 from tui_profiler.queries.cost.bound import LETTERS
 from tui_profiler.queries.panel.neighbours import (
@@ -40,7 +40,7 @@ def inside_lines(look: Look) -> tuple[Line, ...]:
 
 
 def _module(item: Inside, tree: Tree, look: Look) -> Line:
-    figure = duration(item.seconds) if item.seconds is not None else _macs(item)
+    figure = written(item.seconds, duration, _macs(item))
     if not tree.has_forward:
         figure = count(tree.costs[item.node].parameters)
     part = f"{share_cell(item.share)} %" if item.share is not None else look.glyphs.dash
@@ -49,7 +49,7 @@ def _module(item: Inside, tree: Tree, look: Look) -> Line:
 
 
 def _macs(item: Inside) -> str:
-    return f"{UNAVAILABLE if item.macs is None else count(item.macs)} MAC"
+    return f"{written(item.macs, count)} MAC"
 
 
 def _operator(item: Inside, look: Look) -> Line:

@@ -84,10 +84,6 @@ def _forward(look: Look, found: ForwardEnergy | Unknown) -> list[Line]:
     return lines
 
 
-def _per_joule(flops: float) -> str:
-    return quantity(flops, "FLOP/J")
-
-
 def _counter(look: Look, one: EnergyTotals) -> tuple[Line, ...]:
     name = safe(one.name)
     short = too_short(one.running)

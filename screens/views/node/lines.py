@@ -1,6 +1,7 @@
 """The node screen's body: one node in full, from its settings to the lines of code that ran."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import groupby
 
 from msgspec import Struct
@@ -155,7 +156,10 @@ def _listed(parts: tuple[TimePart, ...]) -> Iterator[tuple[str, float]]:
 def _part(name: str, seconds: float, whole: TimeParts, look: Look) -> Line:
     share = units.share_cell(max(seconds, 0.0) / whole.whole)
     figure = ("−" if seconds < 0.0 else "") + units.duration(abs(seconds))
-    figures = figure.rjust(12) + f"{share} %".rjust(8)
+    return _figures(name, figure.rjust(12) + f"{share} %".rjust(8), look)
+
+
+def _figures(name: str, figures: str, look: Look) -> Line:
     room = max(look.inner - width(figures) - 1, 8)
     return row(((fitted(name, room, look.glyphs.ellipsis), "ink"),), ((figures, "ink"),), look)
 
@@ -210,8 +214,12 @@ def _tensor(label: str, tensor: Tensor, where: str, look: Look) -> Line:
         (units.dtype(safe(tensor.dtype)).ljust(5), "muted"),
         (units.size(tensor.bytes).rjust(8), "ink"),
     )
+    return _with_end(left, where, look)
+
+
+def _with_end(left: Line, end: str, look: Look) -> Line:
     room = max(look.inner - line_width(left) - 3, 0)
-    end = "   " + middle(where, room, look.glyphs.ellipsis) if where and room > 3 else ""
+    end = "   " + middle(end, room, look.glyphs.ellipsis) if end and room > 3 else ""
     return row((*left, (end, "muted")), EMPTY, look)
 
 
@@ -222,9 +230,7 @@ def _parts(tree: Tree, look: Look) -> tuple[Line, ...]:
         return ()
     lines = [section("modules", "most parameters first", look)]
     for item in found:
-        share_of = (
-            f"{units.share_cell(item.share)} %" if item.share is not None else units.UNAVAILABLE
-        )
+        share_of = units.written(item.share, lambda part: f"{units.share_cell(part)} %")
         cost = tree.costs[item.node]
         figures = (
             units.count(cost.parameters).rjust(8)
@@ -276,9 +282,7 @@ def _backward(look: Look) -> tuple[Line, ...]:
             + units.duration(one.own).rjust(12)
             + f"{units.share_cell(one.share)} %".rjust(8)
         )
-        room = max(look.inner - width(figures) - 1, 8)
-        shown_name = fitted(name, room, look.glyphs.ellipsis)
-        lines.append(row(((shown_name, "ink"),), ((figures, "ink"),), look))
+        lines.append(_figures(name, figures, look))
     if more := found[_MOST_PARTS:]:
         rest = f"{units.thousands(len(more))} further"
         figure = units.duration(sum(one.own for one in more)).rjust(12)
@@ -301,21 +305,15 @@ def _item(item: Inside, look: Look) -> Line:
     outputs = tree.nodes[item.node].outputs if tree is not None else ()
     axes = units.shape(outputs[0].shape) if outputs else units.UNAVAILABLE
     name = fit(fitted(safe(item.name), _name_cells(look), look.glyphs.ellipsis), _name_cells(look))
-    seconds = units.UNAVAILABLE if item.seconds is None else units.in_column(item.seconds, _TIMES)
+    seconds = units.written(item.seconds, partial(units.in_column, column=_TIMES))
     return row(
         (
             (f"{name} ", "ink"),
             (fit(axes, 14, look.glyphs.ellipsis) + " ", "muted"),
-            (
-                (units.UNAVAILABLE if item.macs is None else units.count(item.macs)).rjust(6),
-                "ink" if item.macs else "faint",
-            ),
+            (units.written(item.macs, units.count).rjust(6), "ink" if item.macs else "faint"),
             (units.size(item.bytes).rjust(10), "ink"),
             (seconds.rjust(6), "ink" if item.seconds is not None else "faint"),
-            (
-                (units.share_cell(item.share) if item.share is not None else units.ZERO).rjust(5),
-                "ink",
-            ),
+            (units.written(item.share, units.share_cell, units.ZERO).rjust(5), "ink"),
             *letter(item),
         ),
         EMPTY,
@@ -359,9 +357,7 @@ def _weight(weight: Weight, look: Look) -> Line:
         (units.dtype(safe(weight.dtype)).ljust(5), "muted"),
         (units.size(weight.bytes).rjust(8), "ink"),
     )
-    room = max(look.inner - line_width(left) - 3, 0)
-    end = "   " + middle(said, room, look.glyphs.ellipsis) if room > 3 else ""
-    return row((*left, (end, "muted")), EMPTY, look)
+    return _with_end(left, said, look)
 
 
 def _source(title: str, source: SourceText, look: Look) -> tuple[Line, ...]:
@@ -411,6 +407,6 @@ def _alike(tree: Tree, alike: tuple[int, ...], look: Look) -> tuple[Line, ...]:
         role = "strong ink" if index == look.node else "ink"
         text = fit(middle(name, label, look.glyphs.ellipsis), label)
         left: Line = ((f"{text}  ", role), (bar(halves, look.glyphs), "muted"))
-        figure = units.duration(seconds) if seconds is not None else units.UNAVAILABLE
+        figure = units.written(seconds, units.duration)
         lines.append(row(left, ((figure, role),), look))
     return tuple(lines)

@@ -1,5 +1,6 @@
 """The view of the ranks screen: verdict and table; two ranks module by module."""
 
+from functools import partial
 from typing import get_args
 
 from tui_profiler.figures import units
@@ -166,11 +167,11 @@ def _figures(one: ranks.RankRow, times: units.TimeColumn) -> list[Span]:
     spans: list[Span] = []
     for figure in figures:
         seconds = known(figure)
-        text = units.UNAVAILABLE if seconds is None else units.in_column(seconds, times)
+        text = units.written(seconds, partial(units.in_column, column=times))
         spans.append((text.rjust(FIGURE), "faint" if seconds is None else "ink"))
     late = one.skew_share
     role = "faint" if late is None else "strong ink" if late >= 0.10 else "muted"
-    text = units.UNAVAILABLE if late is None else units.share_cell(late)
+    text = units.written(late, units.share_cell)
     return [*spans, (text.rjust(PERCENT) + "   ", role)]
 
 
@@ -249,15 +250,12 @@ def _module_row(
 
 
 def _both(first: float | None, second: float | None, times: units.TimeColumn) -> list[Span]:
-    texts = (
-        units.UNAVAILABLE if seconds is None else units.in_column(seconds, times)
-        for seconds in (first, second)
-    )
+    texts = (units.written(one, partial(units.in_column, column=times)) for one in (first, second))
     return [(text.rjust(FIGURE + 2), "muted") for text in texts]
 
 
 def _more(more: float | None, times: units.TimeColumn) -> Span:
-    text = units.UNAVAILABLE if more is None else signed(more, times)
+    text = units.written(more, partial(signed, times=times))
     return (text.rjust(FIGURE + 2), "faint" if more is None else "ink")
 
 

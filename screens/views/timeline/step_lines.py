@@ -3,7 +3,7 @@
 Blocks are in grey: colour is the measured bound of a node, and no part of a step has one.
 """
 
-from tui_profiler.figures.units import duration, share, share_cell, thousands
+from tui_profiler.figures.units import duration, share, share_cell, thousands, written
 from tui_profiler.formatting.text import middle, safe, width
 from tui_profiler.messages import SlowStep, Unknown, known
 from tui_profiler.queries.training.slow_steps import slow_step_forms, slow_step_words
@@ -91,7 +91,7 @@ def _compared(name: str, here: float | None, there: float | None, look: Look) ->
     if here is not None and there is not None:
         by = duration(abs(here - there))
         longer = look.glyphs.zero if by == "0.00 µs" else ("+" if here > there else "−") + by
-    texts = (dash if seconds is None else duration(seconds) for seconds in (here, there))
+    texts = (written(seconds, duration, dash) for seconds in (here, there))
     return _cells(name, (*texts, longer), "ink", look)
 
 

@@ -42,16 +42,13 @@ class Fact(Struct, frozen=True):
 def trouble(session: Session) -> FailureText | None:
     """Return what went wrong, None where nothing did: a failure before the worker's end."""
     if session.failure is not None:
-        return _failed(session)
+        return _failed(session, session.failure)
     if session.ended is not None and not session.ended.expected:
-        return _gone(session)
+        return _gone(session, session.ended)
     return None
 
 
-def _failed(session: Session) -> FailureText | None:
-    failure = session.failure
-    if failure is None:
-        return None
+def _failed(session: Session, failure: Failed) -> FailureText:
     ran_out = out_of_memory.uncaught(session)
     if ran_out is not None and failure.stage == SCRIPT:
         title, at = f"{safe(stage_name(failure.stage))} failed", safe(failure.at)
@@ -127,10 +124,7 @@ def not_so_already(remedies: tuple[Remedy, ...], session: Session) -> tuple[Reme
     return tuple(one for one in remedies if one.command not in already)
 
 
-def _gone(session: Session) -> FailureText | None:
-    ended = session.ended
-    if ended is None:
-        return None
+def _gone(session: Session, ended: Ended) -> FailureText:
     ran_out = out_of_memory.uncaught(session)
     if ran_out is not None and ended.attached:
         remedies, at = _of_gone(ended, session), safe(ran_out.line)

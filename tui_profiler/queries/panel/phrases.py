@@ -176,13 +176,3 @@ def no_cost(overhead: Overhead) -> str:
     """Return the cost where watched forwards took no longer than bare ones: noise hides it."""
     high = overhead.high * 100
     return f"at most {high:.1f} %" if high >= 0.05 else "too small to measure"
-
-
-def dropped(session: Session) -> int:
-    """Return how many events and messages were dropped so far."""
-    return session.tick.dropped if session.tick is not None else 0
-
-
-def left_out(session: Session) -> int:
-    """Return how many called nodes have no times, because they did not fit in a message."""
-    return session.tick.left_out if session.tick is not None else 0

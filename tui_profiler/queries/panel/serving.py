@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tui_profiler.figures.units import count, duration, share, thousands, three_digits
+from tui_profiler.figures.units import duration, per_second, share, thousands
 from tui_profiler.messages import (
     BucketQuantile,
     Figure,
@@ -16,9 +16,6 @@ from tui_profiler.messages import (
 FROM_COUNTER = "from a counter"
 FROM_SUM = "from its sum and count"
 MEAN = "mean per request"
-_AT_END = "counted when a request ends"
-_OWN = "reported by the server"
-_LEAST_LARGE = 999.5
 
 
 class ServingRow(NamedTuple):
@@ -54,23 +51,28 @@ def serving_rows(found: ServingFigures) -> tuple[ServingRow, ...]:
 
 def throughput_rows(found: ServingFigures) -> tuple[ServingRow, ...]:
     """Return tokens per second."""
+    counted = "counted when a request ends" if found.generated_at_end else FROM_COUNTER
     return (
         ServingRow("prompt throughput", found.prompt_per_second, tokens_text, FROM_COUNTER),
-        ServingRow(
-            "generation throughput",
-            found.generated_per_second,
-            tokens_text,
-            generated_from(found),
-        ),
+        ServingRow("generation throughput", found.generated_per_second, tokens_text, counted),
     )
 
 
 def cache_rows(found: ServingFigures) -> tuple[ServingRow, ...]:
     """Return the use of the KV cache, prefix cache hits and preemptions."""
+    hits = FROM_COUNTER if found.prefix_hits_from_counters else "reported by the server"
+    lately = ""
+    if not isinstance(found.preemptions, Unknown):
+        lately = f"{whole(found.preemptions)} in the {window_text(found)}"
     return (
         ServingRow("KV cache in use", found.cache_usage, share),
-        ServingRow("prefix cache hits", found.prefix_hits, share, hits_from(found)),
-        ServingRow("preemptions", found.all_preemptions, since_start, lately(found)),
+        ServingRow("prefix cache hits", found.prefix_hits, share, hits),
+        ServingRow(
+            "preemptions",
+            found.all_preemptions,
+            lambda value: f"{whole(value)} since the server started",
+            lately,
+        ),
     )
 
 
@@ -79,10 +81,9 @@ def window_text(found: ServingFigures) -> str:
     return f"last {found.seconds:.0f} s" if found.seconds else "one scrape"
 
 
-def tokens_text(per_second: float) -> str:
+def tokens_text(value: float) -> str:
     """Return tokens per second."""
-    number = three_digits(per_second) if per_second < _LEAST_LARGE else count(per_second)
-    return f"{number} tokens/s"
+    return f"{per_second(value)} tokens/s"
 
 
 def whole(value: float) -> str:
@@ -109,28 +110,6 @@ def requests_text(found: ServingFigures, dash: str) -> str:
         dash if isinstance(one, Unknown) else whole(one) for one in (found.running, found.waiting)
     )
     return f"{running} running, {waiting} waiting"
-
-
-def generated_from(found: ServingFigures) -> str:
-    """Return when generated tokens are counted."""
-    return _AT_END if found.generated_at_end else FROM_COUNTER
-
-
-def hits_from(found: ServingFigures) -> str:
-    """Return where the hit rate is from."""
-    return FROM_COUNTER if found.prefix_hits_from_counters else _OWN
-
-
-def since_start(preemptions: float) -> str:
-    """Return preemptions since the server started."""
-    return f"{whole(preemptions)} since the server started"
-
-
-def lately(found: ServingFigures) -> str:
-    """Return preemptions in the window; empty where they are not known."""
-    if isinstance(found.preemptions, Unknown):
-        return ""
-    return f"{whole(found.preemptions)} in the {window_text(found)}"
 
 
 def bucket_text(quantile: BucketQuantile) -> str:
