@@ -291,4 +291,5 @@ def _source_lines(step: TrainingStep, look: Look) -> Iterator[Line]:
         name = middle(line_name(line), room, look.glyphs.ellipsis)
         yield row(((f"  {name}", "ink"),), share, look)
     if step.why_no_lines:
-        yield from words(f"no lines: {safe(step.why_no_lines)}", look, "faint", 2)
+        which = "not of all steps" if step.lines else "no lines"
+        yield from words(f"{which}: {safe(step.why_no_lines)}", look, "faint", 2)

@@ -111,6 +111,13 @@ def test_a_step_without_a_time_says_why() -> None:
     assert "– not yet" in section(replace(STEP, seconds=Unknown("not yet")))
 
 
+def test_why_steps_have_no_lines_is_told_beside_the_lines_of_others() -> None:
+    some = section(replace(STEP, why_no_lines="nobody looked"))
+    assert "train.py:54 70 % of other not of all steps: nobody looked" in some.replace("\n", " ")
+    none = section(replace(STEP, lines=(), why_no_lines="nobody looked"))
+    assert "no lines: nobody looked" in none
+
+
 def test_names_of_the_program_are_made_safe() -> None:
     hostile = replace(LOGGING, function="a\x1b[31m", file="/b\n.py")
     step = replace(STEP, lines=(hostile,), why_no_lines="\x1b[0m")
