@@ -17,6 +17,7 @@ from tui_profiler.queries.training.outside import (
 from tui_profiler.queries.training.source_lines import line_name
 from tui_profiler.queries.training.step import (
     Judgement,
+    NodeShare,
     Part,
     PartName,
     judged,
@@ -225,19 +226,27 @@ def node_step_lines(look: Look) -> tuple[Line, ...]:
         forward,
         (("   backward ", "muted"), (units.duration(found.backward), "ink")),
     ]
-    share: list[Line] = [
-        (("share".ljust(LABEL), "muted"), (units.share(found.share), "ink")),
-        (("   self ", "muted"), (units.share(found.own_share), "ink")),
-    ]
-    again: Line = EMPTY
-    if recomputed := known(found.recomputed):
-        again = (("recomputed ", "muted"), (units.duration(recomputed), "ink"))
-    lines = (title, columns(parts, EMPTY, look), columns(share, again, look))
+    lines = (title, columns(parts, EMPTY, look), *_share_lines(found, look))
     judged = backward_bound(look.session, look.node)
     if judged is None:
         return lines
     of_backward = row((("bound of the backward", "muted"),), verdict(judged, look), look)
     return (*lines, of_backward, *words(judged.reason, look))
+
+
+def _share_lines(found: NodeShare, look: Look) -> tuple[Line, ...]:
+    """Return a module's shares of the step with what is recomputed, or why they are unknown."""
+    if isinstance(found.share, Unknown):
+        return absent("share", safe(found.share.reason), look)
+    own = look.glyphs.dash if isinstance(found.own_share, Unknown) else units.share(found.own_share)
+    share: list[Line] = [
+        (("share".ljust(LABEL), "muted"), (units.share(found.share), "ink")),
+        (("   self ", "muted"), (own, "ink")),
+    ]
+    again: Line = EMPTY
+    if recomputed := known(found.recomputed):
+        again = (("recomputed ", "muted"), (units.duration(recomputed), "ink"))
+    return (columns(share, again, look),)
 
 
 def step_row(look: Look) -> tuple[Line, ...]:
@@ -250,7 +259,8 @@ def step_row(look: Look) -> tuple[Line, ...]:
         figures.append(("backward", units.duration(found.backward)))
         if recomputed := known(found.recomputed):
             figures.append(("recomputed", units.duration(recomputed)))
-        figures.append(("of the step", units.share(found.share)))
+        if (share := known(found.share)) is not None:
+            figures.append(("of the step", units.share(share)))
     return tuple(((f"{figure} ", "ink"), (f"{name}   ", "muted")) for name, figure in figures)
 
 

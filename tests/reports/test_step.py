@@ -216,6 +216,16 @@ def test_text_has_the_modules_of_a_step(written: Callable[[Session], str]) -> No
     assert "125 ms by checkpointing, 89 % of the backward" in plain(written(measured(again)))
 
 
+def test_text_has_no_shares_of_modules_where_recomputation_is_unknown(
+    written: Callable[[Session], str],
+) -> None:
+    text = written(measured(replace(STEP, recompute=Unknown("not seen"))))
+
+    lines = [line.replace("|", "").split() for line in text.splitlines()]
+    assert ["fc", "125.00", "250.00", "–", "–"] in lines
+    assert ["recomputed", "–", "(not", "seen)"] in lines
+
+
 def test_text_says_what_took_longer_in_the_slowest_step(written: Callable[[Session], str]) -> None:
     found = plain(written(apply(measured(), SLOW)))
 

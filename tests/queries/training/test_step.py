@@ -10,7 +10,7 @@ from tests.training_session import column
 from tests.training_session import step_parts as parts
 from tests.training_session import trained as session
 from tests.training_session import training_step as step
-from tui_profiler.messages import SourceLine, ThreadTime
+from tui_profiler.messages import SourceLine, ThreadTime, Unknown
 from tui_profiler.queries.training.source_lines import line_name, whole_line_name
 from tui_profiler.queries.training.step import (
     Judgement,
@@ -98,6 +98,14 @@ def test_a_node_s_share_is_of_forward_backward_and_what_is_computed_again() -> N
     assert found is not None
     assert (found.share, found.own_share) == (0.25, 0.21875)
     assert node_share(told, 1) is None
+
+
+def test_a_node_s_share_is_unknown_where_recomputation_is() -> None:
+    why = Unknown("compiled autograd may have run it")
+    found = node_share(session(replace(step(parts(other=1.0), seconds=2.0), recompute=why)), 3)
+    assert found is not None
+    assert (found.recomputed, found.share, found.own_share) == (why, why, why)
+    assert (found.forward, found.backward) == (0.125, 0.25)
 
 
 def test_a_container_that_is_never_called_takes_what_is_inside() -> None:

@@ -145,6 +145,8 @@ def test_a_module_has_its_forward_backward_and_share() -> None:
         "share 25 % self 22 % recomputed 125 ms",
     ]
     assert of_node(step, 4) == ["forward – not called in recorded steps"]
+    unknown = replace(step, recompute=Unknown("not seen"))
+    assert of_node(unknown, 3) == ["forward 125 ms backward 250 ms", "share – not seen"]
     without = replace(step, why_no_backward="compiled", backward=bytes(len(step.backward)))
     assert of_node(without, 3) == [
         "forward 125 ms",

@@ -204,10 +204,11 @@ class NodeShare(NamedTuple):
     forward: float
     backward: float
     recomputed: Figure
-    share: float
-    """Of what was seen: without recomputation where that is unknown."""
-    own_share: float
-    """Without modules called inside."""
+    own: float
+    """Without modules called inside, and without recomputation where that is unknown."""
+    share: Figure
+    own_share: Figure
+    """Without modules called inside; both unknown where recomputation is."""
 
 
 def node_share(session: Session, node: int) -> NodeShare | None:
@@ -228,10 +229,11 @@ def node_share(session: Session, node: int) -> NodeShare | None:
     recomputed = sum(one.recomputed for one in times)
     if session.tree is not None and node < len(session.tree):
         recomputed = session.training.recomputed_in(node, session.tree.ends[node])
-    whole = forward + backward + recomputed
     unknown = session.training.step.recompute
-    again: Figure = unknown if isinstance(unknown, Unknown) else recomputed
-    return NodeShare(forward, backward, again, whole / seconds, own / seconds)
+    if isinstance(unknown, Unknown):
+        return NodeShare(forward, backward, unknown, own, unknown, unknown)
+    whole = forward + backward + recomputed
+    return NodeShare(forward, backward, recomputed, own, whole / seconds, own / seconds)
 
 
 def directions(session: Session, node: int) -> tuple[float, float]:

@@ -201,7 +201,7 @@ def _of_step(session: Session, node: int, column: ColumnName) -> float | None:
         case "recompute":
             return known(found.recomputed)
         case _:
-            return found.share
+            return known(found.share)
 
 
 def _time(session: Session, node: int, column: ColumnName) -> float | None:

@@ -132,7 +132,9 @@ def _passes(step: TrainingStep) -> str:
 
 
 def _recomputed(step: TrainingStep) -> str:
-    again = known(step.recompute)
+    again = step.recompute
+    if isinstance(again, Unknown):
+        return figure_text.figure(again, duration)
     if not again:
         return ""
     backward = known(step.parts.backward)
@@ -214,9 +216,9 @@ def _modules(session: Session, tree: Tree, most: int) -> Grid:
     found: list[tuple[int, NodeShare]] = []
     for at, node in enumerate(tree.nodes):
         spent = node_share(session, at) if node.kind == "module" else None
-        if spent is not None and spent.own_share > 0:
+        if spent is not None and spent.own > 0:
             found.append((at, spent))
-    found.sort(key=lambda one: -one[1].own_share)
+    found.sort(key=lambda one: -one[1].own)
     times = fitted_times(max((max(one.forward, one.backward) for _, one in found), default=0.0))
     rows = []
     for at, spent in found[:most]:
@@ -230,8 +232,8 @@ def _modules(session: Session, tree: Tree, most: int) -> Grid:
                 in_column(spent.forward, times),
                 backward,
                 *([again] if _is_recomputed(session) else []),
-                figure_text.percent(spent.own_share),
-                figure_text.percent(spent.share),
+                figure_text.percent(known(spent.own_share)),
+                figure_text.percent(known(spent.share)),
             )
         )
     columns = (
