@@ -145,14 +145,10 @@ def work_lines(look: Look) -> tuple[Line, ...]:
     if not tree.has_forward:
         return absent("work", NO_FORWARD, look)
     cost = tree.costs[look.node]
-    ratio = bound.intensity(cost)
-    right: Line = EMPTY
-    if ratio is not None:
-        right = ((intensity_text(ratio), "ink"), (" FLOP/B", "muted"))
     bounded = tree.bounded.get(look.node)
     figures: list[Line] = [(("work".ljust(LABEL), "muted"), *macs(cost, bounded))]
     figures.append((("  ", "ink"), *flops(cost, bounded)))
-    lines = (columns(figures, right, look), *_memory(look))
+    lines = (columns(figures, per_byte(cost, bounded), look), *_memory(look))
     if not cost.uncosted:
         return lines
     missing = f"{thousands(cost.uncosted)} of {thousands(cost.ops)} operators have no formula"
@@ -187,6 +183,16 @@ def flops(cost: Cost, bounded: Bounded | None) -> Line:
     """Return FLOPs with their unit; marked if operators without formula make it a lower bound."""
     mark = "~ " if cost.uncosted and bounded else "≥ " if cost.uncosted else _MARKS[bounded]
     return _figure(bound.known_flops(cost), "FLOP", mark)
+
+
+def per_byte(cost: Cost, bounded: Bounded | None) -> Line:
+    """Return the intensity with its unit, marked likewise; empty where nothing is moved."""
+    ratio = bound.intensity(cost)
+    if ratio is None:
+        return EMPTY
+    least = "~ " if bounded else "≥ "
+    mark = least if bound.is_at_least(cost) else ""
+    return ((mark + intensity_text(ratio), "ink"), (" FLOP/B", "muted"))
 
 
 def _figure(value: int | None, unit: str, before: str) -> Line:

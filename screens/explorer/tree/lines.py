@@ -218,7 +218,8 @@ def _cell(column: Column, node: int, cells: Cells, figures: Figures, glyphs: Gly
         case "bytes":
             return _figure(column, cells.bytes_moved, _text(cells.bytes_moved, units.size), glyphs)
         case "intensity":
-            return _figure(column, cells.intensity, _text(cells.intensity, units.intensity), glyphs)
+            text = _text(cells.intensity, units.intensity)
+            return _figure(column, cells.intensity, _at_least(cells, glyphs, text), glyphs)
         case "seconds":
             return _time(column, cells.seconds, cells, figures, glyphs)
         case "p95":
@@ -250,7 +251,15 @@ def _cell(column: Column, node: int, cells: Cells, figures: Figures, glyphs: Gly
                 text = glyphs.about + _text(value, units.rough_energy)
             if figures.is_at_most(name) and text:
                 text = glyphs.at_most + text
+            if name == "flops":
+                text = _at_least(cells, glyphs, text)
             return _figure(column, value, text, glyphs)
+
+
+def _at_least(cells: Cells, glyphs: Glyphs, text: str) -> str:
+    """Return FLOPs or intensity, marked where only some operators were counted."""
+    mark = glyphs.about if cells.bounded else glyphs.at_least
+    return mark + text if cells.is_at_least and text else text
 
 
 def _figure(column: Column, value: Value, text: str, glyphs: Glyphs) -> Line:

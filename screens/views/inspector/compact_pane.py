@@ -12,7 +12,6 @@ from tui_profiler.figures.units import (
     three_digits,
     written,
 )
-from tui_profiler.figures.units import intensity as intensity_text
 from tui_profiler.formatting.canvas import nice_ceiling, sparkline
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import NO_FORWARD, Sample, Tensor, Unknown, known
@@ -26,7 +25,15 @@ from tui_profiler.session import Timing
 
 from ...widgets.bound_lines import bound_lines, verdict, why_on_paper
 from ...widgets.file_lines import file_lines
-from ...widgets.identity_lines import detail_of, flops, macs, tensor_lines, title_of, work_lines
+from ...widgets.identity_lines import (
+    detail_of,
+    flops,
+    macs,
+    per_byte,
+    tensor_lines,
+    title_of,
+    work_lines,
+)
 from ...widgets.lines import EMPTY, Line, cut, line_width
 from ...widgets.machine_lines import (
     busy,
@@ -157,7 +164,6 @@ def _work(look: Look) -> Line:
     if not tree.has_forward:
         held: Line = ((count(cost.parameters), "ink"), (" parameters", "muted"))
         return _labelled("params", [held], ((size(cost.parameter_bytes), "ink"),), look)
-    ratio = bound.intensity(cost)
     right: Line = ((size(bound.bytes_moved(cost)), "ink"),)
     bounded = tree.bounded.get(look.node)
     figure = macs(cost, bounded) if cost.macs else flops(cost, bounded)
@@ -166,8 +172,8 @@ def _work(look: Look) -> Line:
         (*_tensor(node.outputs), (" out    ", "muted")),
         figure,
     ]
-    if ratio is not None:
-        parts.append((("   " + intensity_text(ratio), "ink"), (" FLOP/B", "muted")))
+    if intensity := per_byte(cost, bounded):
+        parts.append((("   ", "ink"), *intensity))
     return _labelled("work", parts, right, look)
 
 

@@ -297,6 +297,14 @@ def known_flops(cost: Cost) -> int | None:
     return cost.flops if cost.flops or not cost.uncosted else None
 
 
+def is_at_least(cost: Cost) -> bool:
+    """Tell whether FLOPs and intensity are lower bounds: only some operators have a formula.
+
+    Where others depend on the data (``tree.bounded``), they are neither upper nor lower bound.
+    """
+    return bool(cost.uncosted and cost.flops)
+
+
 def known_bytes(cost: Cost) -> int | None:
     """Return the bytes that the operators read and write, None where they are not known."""
     return bytes_moved(cost) if is_counted(cost) else None

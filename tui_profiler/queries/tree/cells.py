@@ -14,6 +14,7 @@ from tui_profiler.queries.cost.bound import (
     bound,
     bytes_moved,
     intensity,
+    is_at_least,
     known_flops,
     known_macs,
 )
@@ -59,6 +60,8 @@ class Cells(Struct, frozen=True):
     macs: Value
     bounded: Bounded | None
     """Whether the work depends on the data."""
+    is_at_least: bool
+    """Whether FLOPs and intensity are lower bounds."""
     bytes_moved: Value
     """Of the parameters, where there is no forward."""
     intensity: Value
@@ -161,6 +164,7 @@ class Figures:
             parameters=cost.parameters or "zero",
             macs=_macs(cost) if has_forward else "unavailable",
             bounded=tree.bounded.get(node),
+            is_at_least=is_at_least(cost),
             bytes_moved=(bytes_moved(cost) if has_forward else cost.parameter_bytes) or "zero",
             intensity=_intensity(cost) if has_forward else "unavailable",
             seconds=missing if seconds is None else seconds,

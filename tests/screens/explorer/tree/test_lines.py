@@ -270,6 +270,18 @@ def test_plain_ascii_when_asked_for() -> None:
     assert "- layer1 3x Bottleneck" in shown
 
 
+@pytest.mark.parametrize(("glyphs", "mark"), [(UNICODE, "≥"), (ASCII, ">")])
+def test_an_intensity_of_some_operators_alone_is_a_lower_bound(glyphs: Glyphs, mark: str) -> None:
+    tree = session_of("m M 0 8\n  a A 0 8\n").tree
+    assert tree is not None
+    nodes, costs = list(tree.nodes), [cost_of(0, 8, moved=2), cost_of(0, 8, moved=2)]
+    whole, some = traced(nodes, costs), traced(nodes, [replace(costs[0], uncosted=1), costs[1]])
+
+    root = text(drawn(some, 120, glyphs=glyphs)[1])
+    assert f"{mark}8.00" in root
+    assert f"{mark}8.00" not in text(drawn(whole, 120, glyphs=glyphs)[1])
+
+
 def test_microseconds_are_the_unit_of_a_fast_model() -> None:
     lines = drawn(ticked(session_of("m M 0 0\n  a A 0 0"), {"": 0.0008, "a": 0.0000123}))
 

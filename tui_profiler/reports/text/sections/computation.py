@@ -1,7 +1,6 @@
 """Computation: the work of one forward, by type of operator, by intensity, by layer."""
 
 from tui_profiler.figures.units import UNAVAILABLE, ZERO, count, quantity, shape, size, thousands
-from tui_profiler.figures.units import intensity as intensity_text
 from tui_profiler.messages import NO_FORWARD, known
 from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.breakdown import breakdown
@@ -18,7 +17,6 @@ _CALLS = (
     short(Column("FLOP"), "FLOP", 9),
     short(Column("% FLOP"), "%", 6),
 )
-_MARKS = {"at most": "≤", "about": "~", None: ""}
 
 
 def computation(session: Session, tree: Tree, top: int | None, depth: int | None = None) -> Section:
@@ -56,7 +54,7 @@ def _totals(session: Session, tree: Tree) -> list[tuple[str, str]]:
         ("work", figure_text.work(tree)),
         ("one real run", once),
         ("bytes moved", figure_text.moved(tree) if bound.is_counted(cost) else UNAVAILABLE),
-        ("intensity", figure_text.per_byte(cost)),
+        ("intensity", figure_text.per_byte(tree)),
         ("operators", f"{thousands(cost.ops)} calls, {thousands(cost.uncosted)} without a formula"),
     ]
 
@@ -115,19 +113,13 @@ def _layers(session: Session, tree: Tree, top: int | None, depth: int | None) ->
 
 
 def _layer(session: Session, tree: Tree, at: int, *, in_full: bool) -> tuple[str, ...]:
-    node, cost = tree.nodes[at], tree.costs[at]
-    ratio, found = bound.intensity(cost), bound.bound(session, at)
-    mark, moved = _MARKS[tree.bounded.get(at)] if cost.macs else "", bound.known_bytes(cost)
-    macs, flops = bound.known_macs(cost), bound.known_flops(cost)
+    node, found = tree.nodes[at], bound.bound(session, at)
     return (
         (node.path or node.name) if in_full else node.name,
         node.type,
         str(node.calls),
-        count(cost.parameters),
-        UNAVAILABLE if macs is None else mark + count(macs),
-        figure_text.figure(flops, count),
-        UNAVAILABLE if moved is None else size(moved) if moved else ZERO,
-        intensity_text(ratio) if ratio is not None else UNAVAILABLE if flops is None else ZERO,
+        count(tree.costs[at].parameters),
+        *figure_text.work_cells(tree, at),
         ZERO if found is None else _class(session, found),
     )
 

@@ -2,10 +2,18 @@
 
 from collections.abc import Callable
 
-from tui_profiler.figures.units import UNAVAILABLE, dtype, quantity, shape, size, thousands
+from tui_profiler.figures.units import (
+    UNAVAILABLE,
+    ZERO,
+    count,
+    dtype,
+    quantity,
+    shape,
+    size,
+    thousands,
+)
 from tui_profiler.figures.units import intensity as intensity_text
 from tui_profiler.messages import (
-    Cost,
     Figure,
     FileFacts,
     InputSpec,
@@ -17,6 +25,8 @@ from tui_profiler.messages import (
 from tui_profiler.queries.cost.bound import (
     bytes_moved,
     intensity,
+    is_at_least,
+    known_bytes,
     known_flops,
     known_macs,
     why_not_counted,
@@ -82,10 +92,29 @@ def moved(tree: Tree) -> str:
     return f"{size(bytes_moved(cost))}: {read}, outputs {size(cost.output_bytes)}"
 
 
-def per_byte(cost: Cost) -> str:
-    """Return FLOPs per byte; a dash where nothing is moved."""
-    found = intensity(cost)
-    return UNAVAILABLE if found is None else f"{intensity_text(found)} FLOP/B"
+def per_byte(tree: Tree) -> str:
+    """Return FLOPs per byte of one forward; a dash where nothing is moved."""
+    cost = tree.costs[0]
+    found, mark = intensity(cost), "about " if tree.bounded.get(0) else "at least "
+    least = mark if is_at_least(cost) else ""
+    return UNAVAILABLE if found is None else f"{least}{intensity_text(found)} FLOP/B"
+
+
+def work_cells(tree: Tree, at: int) -> tuple[str, str, str, str]:
+    """Return MACs, FLOPs, bytes and FLOPs per byte of a node as cells, bounds marked."""
+    cost = tree.costs[at]
+    depends = tree.bounded.get(at)
+    bounded = {"at most": "≤", "about": "~", None: ""}[depends] if cost.macs else ""
+    least = ("~" if depends else "≥") if is_at_least(cost) else ""
+    macs, flops = known_macs(cost), known_flops(cost)
+    moved, ratio = known_bytes(cost), intensity(cost)
+    none = UNAVAILABLE if flops is None else ZERO
+    return (
+        UNAVAILABLE if macs is None else bounded + count(macs),
+        UNAVAILABLE if flops is None else least + count(flops),
+        UNAVAILABLE if moved is None else size(moved) if moved else ZERO,
+        none if ratio is None else least + intensity_text(ratio),
+    )
 
 
 def peak_covers(peak: PeakMemory) -> str:

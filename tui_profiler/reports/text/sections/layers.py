@@ -7,6 +7,7 @@ from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_s
 from tui_profiler.queries.time.standard_error import DOUBT, NOT_RANKED, why_doubtful
 from tui_profiler.queries.tree.depth import modules_to_depth
 from tui_profiler.reports.document import Column, Grid, Note, Section, names, short
+from tui_profiler.reports.text.sections.figure_text import work_cells
 from tui_profiler.session import Session, Tree
 
 ON_PAPER = "~"
@@ -78,17 +79,9 @@ def _called(tree: Tree, at: int) -> str:
 def _figures(
     session: Session, tree: Tree, at: int, times: units.TimeColumn | None
 ) -> tuple[str, ...]:
-    cost = tree.costs[at]
-    ratio = bound.intensity(cost)
-    mark = {"at most": "≤", "about": "~", None: ""}[tree.bounded.get(at)] if cost.macs else ""
-    macs, flops, moved = bound.known_macs(cost), bound.known_flops(cost), bound.known_bytes(cost)
-    none = units.UNAVAILABLE if flops is None else units.ZERO
     return (
-        units.count(cost.parameters),
-        units.UNAVAILABLE if macs is None else mark + units.count(macs),
-        units.UNAVAILABLE if flops is None else units.count(flops),
-        units.UNAVAILABLE if moved is None else units.size(moved) if moved else units.ZERO,
-        none if ratio is None else units.intensity(ratio),
+        units.count(tree.costs[at].parameters),
+        *work_cells(tree, at),
         *(_times(session, at, times) if times is not None else ()),
         _letter(session, at, is_timed=times is not None),
     )

@@ -189,7 +189,7 @@ def _on_paper(session: Session, tree: Tree, done: messages.TraceDone) -> Section
         ("work", figure_text.work(tree, "  ")),
         *_real_run(session.real),
         ("bytes moved", figure_text.moved(tree) if is_counted(cost) else unknown),
-        ("intensity", figure_text.per_byte(cost)),
+        ("intensity", figure_text.per_byte(tree)),
         *_peak(done.peak_memory),
         *_alive(tree, done.peak_memory),
         (
@@ -269,7 +269,7 @@ def _phase(tree: Tree) -> str:
         f"{tree.phase} {given}".strip(),
         "MAC not counted" if macs is None else units.quantity(macs, "MAC"),
         f"{units.size(bytes_moved(cost))} moved",
-        figure_text.per_byte(cost),
+        figure_text.per_byte(tree),
         f"peak {units.size(peak)}",
     )
     return "  ".join(parts)
