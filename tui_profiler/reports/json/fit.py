@@ -8,6 +8,8 @@
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
+from msgspec import field
+
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.hardware.data_sheets import DataSheet
 from tui_profiler.queries.hardware.fits import Fit, Fitted, cublas_bytes, devices_needed, need_of
@@ -25,11 +27,11 @@ class LeastForward(json_values.Part, frozen=True):
     """prefill or decode, of a model that generates tokens."""
     seconds: json_values.Size
     """Of eager PyTorch: operators run one after another, inputs and outputs are in memory."""
-    fused_s: json_values.Size
+    fused_seconds: json_values.Size = field(name="fused_s")
     """Of fused kernels (torch.compile): matmuls and convolutions only."""
-    compute_s: json_values.Size
+    compute_seconds: json_values.Size = field(name="compute_s")
     """Part of `seconds` in compute-bound operators."""
-    memory_s: json_values.Size
+    memory_seconds: json_values.Size = field(name="memory_s")
     """Part of `seconds` in memory-bound operators."""
     limit: Limit | None
     """null if nothing was counted."""
@@ -46,7 +48,7 @@ class LeastLayer(json_values.Part, frozen=True):
 
     path: str
     seconds: json_values.Size
-    fused_s: json_values.Size
+    fused_seconds: json_values.Size = field(name="fused_s")
     limit: Limit | None
     energy_j: json_values.Size
 
@@ -58,10 +60,10 @@ class OnDevice(json_values.Part, frozen=True):
     title: str
     source: str
     memory_bytes: json_values.Size
-    bytes_per_s: json_values.Size
+    bytes_per_second: json_values.Size = field(name="bytes_per_s")
     watts: json_values.Size
     """Power limit of the board."""
-    flops_per_s: dict[str, float]
+    flops_per_second: dict[str, float] = field(name="flops_per_s")
     """Dense peaks of matrix products, by dtype."""
     least: list[LeastForward]
     layers: list[LeastLayer]
@@ -72,11 +74,11 @@ class NeededMemory(json_values.Part, frozen=True):
 
     weights: json_values.Size
     """Parameters and buffers."""
-    kv_cache: json_values.Size
-    training_state: json_values.Size
+    cache: json_values.Size = field(name="kv_cache")
+    state: json_values.Size = field(name="training_state")
     """Gradients and the optimizer's state; 0 of a forward."""
     activations: json_values.Size
-    convolution_allowance: json_values.Size
+    convolution: json_values.Size = field(name="convolution_allowance")
     """Of cuDNN's workspace: what copies of the inputs and outputs of convolutions add to the peak;
     in a training step the larger one of input and output of the largest convolution."""
 
@@ -89,7 +91,7 @@ class FittedDevice(json_values.Part, frozen=True):
     source: str
     """Of its figures: a data sheet."""
     memory_bytes: json_values.Size
-    bytes_per_s: json_values.Size
+    bytes_per_second: json_values.Size = field(name="bytes_per_s")
     watts: json_values.Size
     fits: json_values.Known[bool]
     needed_bytes: json_values.Known[json_values.Size]
@@ -133,9 +135,7 @@ def fit_json(sessions: Sequence[Session], found: tuple[Fitted, ...], reserve: fl
         batch=json_values.or_why(batch, "its inputs have no batch axis"),
         training=session.training_memory is not None,
         reserve_bytes=reserve,
-        memory=need
-        if isinstance(need, Unknown)
-        else NeededMemory(need.weights, need.cache, need.state, need.activations, need.convolution),
+        memory=need if isinstance(need, Unknown) else json_values.fill(NeededMemory, need),
         devices=[_device(session, one) for one in found],
         unavailable={},
     )
@@ -147,7 +147,6 @@ def _device(session: Session, found: Fitted) -> FittedDevice:
     return json_values.fill(
         FittedDevice,
         sheet,
-        bytes_per_s=sheet.bytes_per_second,
         fits=held.fits if isinstance(held, Fit) else held,
         needed_bytes=held.need if isinstance(held, Fit) else held,
         free_bytes=held.free if isinstance(held, Fit) else held,
@@ -169,7 +168,6 @@ def on_device(session: Session, sheet: DataSheet) -> OnDevice | Unknown:
             LeastLayer,
             least,
             path=found.path,
-            fused_s=least.fused_seconds,
             energy_j=least.joules(sheet),
         )
         for found, least in of_nodes
@@ -178,8 +176,6 @@ def on_device(session: Session, sheet: DataSheet) -> OnDevice | Unknown:
     return json_values.fill(
         OnDevice,
         sheet,
-        bytes_per_s=sheet.bytes_per_second,
-        flops_per_s=dict(sheet.flops_per_second),
         least=least_forwards(session, sheet),
         layers=layers,
     )
@@ -193,11 +189,7 @@ def least_forwards(session: Session, sheet: DataSheet) -> list[LeastForward]:
             LeastForward,
             least,
             phase=tree.phase or None,
-            fused_s=least.fused_seconds,
-            compute_s=least.compute_seconds,
-            memory_s=least.memory_seconds,
             energy_j=least.joules(sheet),
-            no_peak=list(least.no_peak),
         )
         for tree, least in found
         if isinstance(least, LeastTime)

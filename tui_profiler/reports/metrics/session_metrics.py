@@ -198,10 +198,10 @@ def _of_step(report: Report) -> _Found:
     step = report.step
     if not isinstance(step, Step):
         return
-    yield "step_mean_seconds", (), step.mean_s
-    yield "step_p50_seconds", (), step.p50_s
-    yield "step_p95_seconds", (), step.p95_s
-    yield "steps", (), step.count
+    yield "step_mean_seconds", (), step.seconds
+    yield "step_p50_seconds", (), step.p50
+    yield "step_p95_seconds", (), step.p95
+    yield "steps", (), step.steps
     yield "steps_per_second", (), step.per_second
     yield "step_items_per_second", (), step.items_per_s
     yield "step_tokens_per_second", (), step.tokens_per_s
@@ -215,12 +215,12 @@ def _of_requests(report: Report) -> _Found:
     seen = report.generation
     if not isinstance(seen, Generation):
         return
-    yield "first_token_p50_seconds", (), seen.first_token_p50
-    yield "first_token_p95_seconds", (), seen.first_token_p95
-    yield "between_tokens_p50_seconds", (), seen.between_tokens_p50
-    yield "between_tokens_p95_seconds", (), seen.between_tokens_p95
+    yield "first_token_p50_seconds", (), seen.first_p50
+    yield "first_token_p95_seconds", (), seen.first_p95
+    yield "between_tokens_p50_seconds", (), seen.gap_p50
+    yield "between_tokens_p95_seconds", (), seen.gap_p95
     yield "requests", (), seen.requests
-    yield "request_tokens_per_second", (), seen.tokens_per_s
+    yield "request_tokens_per_second", (), seen.per_second
     if isinstance(seen.cache, Cache):
         yield "token_cache_bytes", (), seen.cache.bytes
 

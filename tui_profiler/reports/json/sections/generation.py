@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import field
 
-from tui_profiler.messages import GenerationPhase, TokenCache, Unknown
+from tui_profiler.messages import TokenCache, Unknown
 from tui_profiler.queries.forward.generation import (
     accepted_share,
     cache_bytes,
@@ -13,7 +13,7 @@ from tui_profiler.queries.forward.generation import (
     why_no_experts,
     why_no_generation,
 )
-from tui_profiler.reports.json_values import EACH, Count, Known, Part, Share, Size
+from tui_profiler.reports.json_values import EACH, Count, Known, Part, Share, Size, fill
 from tui_profiler.session import Session
 
 
@@ -30,7 +30,7 @@ class Phase(Part, frozen=True):
 class Cache(Part, frozen=True):
     """What the model keeps of the tokens before: keys and values, or the state of a recurrence."""
 
-    type: str
+    name: str = field(name="type")
     """Its class."""
     bytes: Count
     """At the last reading, all layers and rows together."""
@@ -39,11 +39,11 @@ class Cache(Part, frozen=True):
     rows: Count
     tokens: Known[Count]
     """That each row held at the last reading."""
-    bytes_per_token: Known[Size]
+    growth: Known[Size] = field(name="bytes_per_token")
     """Growth per token of each row, all layers and rows together; over one request."""
-    peak_bytes: Count
+    peak: Count = field(name="peak_bytes")
     """The most that was read."""
-    preallocated: bool
+    is_preallocated: bool = field(name="preallocated")
     """Whether it has room for all tokens from the beginning."""
 
 
@@ -75,26 +75,26 @@ class Generation(Part, frozen=True, kw_only=True):
     """Per row, padding included: mean."""
     new_tokens: Known[Size]
     """Per row: mean. Rows that have ended count until the request has."""
-    new_tokens_at_least: bool
+    is_at_least: bool = field(name="new_tokens_at_least")
     """Whether there may be more: candidates that the last forward of a request accepted."""
-    first_token_p50: Known[Size] = field(name="first_token_p50_s")
+    first_p50: Known[Size] = field(name="first_token_p50_s")
     """From the first forward of a request to its first token."""
-    first_token_p95: Known[Size] = field(name="first_token_p95_s")
-    between_tokens_p50: Known[Size] = field(name="between_tokens_p50_s")
+    first_p95: Known[Size] = field(name="first_token_p95_s")
+    gap_p50: Known[Size] = field(name="between_tokens_p50_s")
     """Between two tokens of a row."""
-    between_tokens_p95: Known[Size] = field(name="between_tokens_p95_s")
-    between_tokens_count: Count
-    tokens_per_s: Known[Size]
+    gap_p95: Known[Size] = field(name="between_tokens_p95_s")
+    gaps: Count = field(name="between_tokens_count")
+    per_second: Known[Size] = field(name="tokens_per_s")
     """Generated tokens of all rows, over the duration of their requests."""
-    prefill_tokens_per_s: Known[Size]
+    prefill_per_second: Known[Size] = field(name="prefill_tokens_per_s")
     """Tokens of prompts, until the first token."""
-    decode_tokens_per_s: Known[Size]
+    decode_per_second: Known[Size] = field(name="decode_tokens_per_s")
     """Generated tokens of all rows after the first, over the time since that."""
     prefill: Phase
     decode: Phase
-    between_forwards_share: Known[Share]
+    between: Known[Share] = field(name="between_forwards_share")
     """Of the duration of requests: sampling, streaming, assistants."""
-    candidates: Count
+    checked: Count = field(name="candidates")
     """Of assistants, that were checked."""
     accepted_share: Known[Share]
     """Of the candidates."""
@@ -108,26 +108,9 @@ def generation_section(session: Session) -> Generation | Unknown:
     seen = session.generation
     if seen is None:
         return Unknown(why_no_generation(session))
-    return Generation(
-        requests=seen.requests,
-        cut=seen.cut,
-        under_way=seen.under_way,
-        rows=seen.rows,
-        prompt_tokens=seen.prompt_tokens,
-        new_tokens=seen.new_tokens,
-        new_tokens_at_least=seen.is_at_least,
-        first_token_p50=seen.first_p50,
-        first_token_p95=seen.first_p95,
-        between_tokens_p50=seen.gap_p50,
-        between_tokens_p95=seen.gap_p95,
-        between_tokens_count=seen.gaps,
-        tokens_per_s=seen.per_second,
-        prefill_tokens_per_s=seen.prefill_per_second,
-        decode_tokens_per_s=seen.decode_per_second,
-        prefill=_phase(seen.prefill),
-        decode=_phase(seen.decode),
-        between_forwards_share=seen.between,
-        candidates=seen.checked,
+    return fill(
+        Generation,
+        seen,
         accepted_share=accepted_share(seen.checked, seen.accepted),
         cache=Unknown(seen.why_no_cache) if seen.cache is None else _cache(seen.cache),
         experts=_experts(session),
@@ -141,19 +124,12 @@ def _experts(session: Session) -> list[RoutedLayer] | Unknown:
     return [RoutedLayer(one.path, one.tokens, dead_experts(one)) for one in found.layers]
 
 
-def _phase(phase: GenerationPhase) -> Phase:
-    return Phase(phase.forwards, phase.tokens, phase.seconds)
-
-
 def _cache(cache: TokenCache) -> Cache:
     length = cache.length
-    return Cache(
-        type=cache.name,
+    return fill(
+        Cache,
+        cache,
         bytes=cache_bytes(cache),
         layers_bytes=list(layer_bytes(cache)),
-        rows=cache.rows,
         tokens=length if isinstance(length, Unknown) else int(length),
-        bytes_per_token=cache.growth,
-        peak_bytes=cache.peak,
-        preallocated=cache.is_preallocated,
     )

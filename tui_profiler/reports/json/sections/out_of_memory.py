@@ -1,11 +1,11 @@
 """The state of a program when memory ran out, in the JSON report."""
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, field
 
 from tui_profiler.messages import Unknown
 from tui_profiler.messages.failure import MemoryPart
 from tui_profiler.queries.panel import out_of_memory as queries
-from tui_profiler.reports.json_values import Closed, Count, Known, Number, Part
+from tui_profiler.reports.json_values import Closed, Count, Known, Number, Part, fill
 from tui_profiler.session import Session
 
 
@@ -23,7 +23,7 @@ class OutOfMemory(Part, frozen=True):
     """The last allocation that failed, and what the program was doing then."""
 
     device: str
-    wanted_bytes: Known[Number]
+    wanted: Known[Number] = field(name="wanted_bytes")
     """What was asked for in vain."""
     part: MemoryPart
     """Of the step; other: outside of those, the loss for example."""
@@ -34,9 +34,9 @@ class OutOfMemory(Part, frozen=True):
     line: str | None
     """file:line."""
     alive: list[AliveUse]
-    allocated_bytes: Known[Number]
+    allocated: Known[Number] = field(name="allocated_bytes")
     """All that torch's allocator had given out on the device."""
-    resident_bytes: Known[Number]
+    resident: Known[Number] = field(name="resident_bytes")
     """Of the process, in the machine's memory."""
     caught: bool
     """Whether the program went on after it."""
@@ -47,17 +47,12 @@ def out_of_memory_section(session: Session) -> OutOfMemory | UnsetType:
     found = session.out_of_memory
     if found is None:
         return UNSET
-    return OutOfMemory(
-        device=found.device,
-        wanted_bytes=found.wanted,
-        part=found.part,
+    return fill(
+        OutOfMemory,
+        found,
         path=Unknown(found.why_no_node) if found.node is None else found.node,
-        steps=found.steps,
-        line=found.line or None,
         alive=[
             AliveUse(one.name, one.bytes, one.source) for one in queries.alive_uses(session, found)
         ],
-        allocated_bytes=found.allocated,
-        resident_bytes=found.resident,
         caught=not found.is_uncaught,
     )

@@ -4,9 +4,15 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from tui_profiler.messages import BucketQuantile, ServerName, ServingFigures, Unknown
+from tui_profiler.messages import (
+    BucketQuantile,
+    ServerName,
+    ServingFigures,
+    ServingTimes,
+    Unknown,
+)
 from tui_profiler.queries.panel.serving import figures_of, is_in_first_bucket
-from tui_profiler.reports.json_values import Count, Known, Part, Share, Size
+from tui_profiler.reports.json_values import Count, Known, Part, Share, Size, fill
 from tui_profiler.session import Session
 
 FIRST_BUCKET = Unknown("in the first bucket: only its upper bound is known")
@@ -25,16 +31,16 @@ class Serving(Part, frozen=True, kw_only=True):
     server: ServerName
     models: Known[list[str]]
     """Models that it serves, at most eight."""
-    window: Size = field(name="window_s")
+    seconds: Size = field(name="window_s")
     """Seconds between the two scrapes that rates, percentiles, hits and preemptions are computed
     from; 0 after one scrape, and while several servers answer in turn."""
     running: Known[Size]
     """Requests in the batch, at the last scrape."""
     waiting: Known[Size]
     """Requests in the queue, at the last scrape."""
-    prompt_tokens_per_s: Known[Size]
+    prompt_per_second: Known[Size] = field(name="prompt_tokens_per_s")
     """Derived from a counter."""
-    generated_tokens_per_s: Known[Size]
+    generated_per_second: Known[Size] = field(name="generated_tokens_per_s")
     """Derived from a counter."""
     generated_tokens_counted: Literal["when generated", "when a request ends"]
     first_token_p50: Known[Size] = field(name="first_token_p50_s")
@@ -54,15 +60,15 @@ class Serving(Part, frozen=True, kw_only=True):
     between_tokens_mean: Known[Size] = field(name="between_tokens_mean_s")
     between_tokens_count: Count
     between_tokens_of: Literal["tokens", "mean per request"]
-    kv_cache_usage: Known[Share]
+    cache_usage: Known[Share] = field(name="kv_cache_usage")
     """Share in use; with several engines, the highest."""
-    prefix_cache_hit_rate: Known[Share]
+    prefix_hits: Known[Share] = field(name="prefix_cache_hit_rate")
     """Share of the tokens of prompts that were in the cache."""
     prefix_cache_hit_rate_from: Literal["counters", "the server"]
     """`the server`: computed by the server, not over the window."""
     preemptions: Known[Size]
     """Requests taken out of the batch because the KV cache was full; in the window."""
-    preemptions_since_start: Known[Size]
+    all_preemptions: Known[Size] = field(name="preemptions_since_start")
 
 
 def serving_section(session: Session) -> Serving | Unknown | UnsetType:
@@ -75,38 +81,33 @@ def serving_section(session: Session) -> Serving | Unknown | UnsetType:
 
 
 def _serving(address: str, found: ServingFigures) -> Serving:
-    first, between = found.first_token, found.between_tokens
-    return Serving(
+    return fill(
+        Serving,
+        found,
         address=address,
-        server=found.server,
         models=list(found.models) or Unknown(NO_NAME),
-        window=found.seconds,
-        running=found.running,
-        waiting=found.waiting,
-        prompt_tokens_per_s=found.prompt_per_second,
-        generated_tokens_per_s=found.generated_per_second,
         generated_tokens_counted="when a request ends"
         if found.generated_at_end
         else "when generated",
-        first_token_p50=_estimated(first.p50),
-        first_token_p50_bucket=_bucket(first.p50),
-        first_token_p95=_estimated(first.p95),
-        first_token_p95_bucket=_bucket(first.p95),
-        first_token_mean=first.mean,
-        first_token_count=first.count,
-        between_tokens_p50=_estimated(between.p50),
-        between_tokens_p50_bucket=_bucket(between.p50),
-        between_tokens_p95=_estimated(between.p95),
-        between_tokens_p95_bucket=_bucket(between.p95),
-        between_tokens_mean=between.mean,
-        between_tokens_count=between.count,
-        between_tokens_of="mean per request" if between.is_mean_per_request else "tokens",
-        kv_cache_usage=found.cache_usage,
-        prefix_cache_hit_rate=found.prefix_hits,
+        **_times("first_token", found.first_token),
+        **_times("between_tokens", found.between_tokens),
+        between_tokens_of="mean per request"
+        if found.between_tokens.is_mean_per_request
+        else "tokens",
         prefix_cache_hit_rate_from="counters" if found.prefix_hits_from_counters else "the server",
-        preemptions=found.preemptions,
-        preemptions_since_start=found.all_preemptions,
     )
+
+
+def _times(name: str, times: ServingTimes) -> dict[str, object]:
+    """Return the fields of one time of the requests."""
+    return {
+        f"{name}_p50": _estimated(times.p50),
+        f"{name}_p50_bucket": _bucket(times.p50),
+        f"{name}_p95": _estimated(times.p95),
+        f"{name}_p95_bucket": _bucket(times.p95),
+        f"{name}_mean": times.mean,
+        f"{name}_count": times.count,
+    }
 
 
 def _estimated(quantile: BucketQuantile) -> Known[Size]:

@@ -4,12 +4,22 @@ from typing import Annotated
 
 from msgspec import field
 
-from tui_profiler.messages import BackwardLine, OtherModel, SourceLine, Unknown, known
+from tui_profiler.messages import BackwardLine, SourceLine, Unknown, known
 from tui_profiler.messages.training import StepEnd
 from tui_profiler.queries.training import slow_steps
 from tui_profiler.queries.training import step as steps
 from tui_profiler.queries.training.source_lines import line_name
-from tui_profiler.reports.json_values import EACH, Count, Known, OfSome, Part, Share, Size, or_why
+from tui_profiler.reports.json_values import (
+    EACH,
+    Count,
+    Known,
+    OfSome,
+    Part,
+    Share,
+    Size,
+    fill,
+    or_why,
+)
 from tui_profiler.session import Session
 
 _NO_SAMPLES = "no sample of the stack fell into other"
@@ -80,9 +90,9 @@ class StepModel(Part, frozen=True):
     """Class, with `#2` for the second one of a class."""
     calls: Size
     """Per step."""
-    forward_mean_s: Known[Size]
+    forward: Known[Size] = field(name="forward_mean_s")
     """Per step, without calls of the reported model inside."""
-    backward_mean_s: Known[Size]
+    backward: Known[Size] = field(name="backward_mean_s")
     """Likewise."""
 
 
@@ -124,7 +134,7 @@ class Step(Part, frozen=True, kw_only=True):
     took far longer.
     """
 
-    count: Count
+    steps: Count = field(name="count")
     """Finished steps."""
     recorded: Count
     """In the set that the means are of."""
@@ -132,10 +142,10 @@ class Step(Part, frozen=True, kw_only=True):
     """Recorded steps that took far longer, in no mean."""
     ended_by: StepEnd
     """optimizer: its step. backward: the pass, where no optimizer was seen."""
-    mean_s: Known[Size]
-    p50_s: Known[Size]
+    seconds: Known[Size] = field(name="mean_s")
+    p50: Known[Size] = field(name="p50_s")
     """Of the last steps, recorded or not, as p95_s."""
-    p95_s: Known[Size]
+    p95: Known[Size] = field(name="p95_s")
     per_second: Known[Size] = field(name="per_s")
     """Steps per second, pauses of the program included."""
     items_per_s: Known[Size]
@@ -144,13 +154,13 @@ class Step(Part, frozen=True, kw_only=True):
     """Token ids that the model is given."""
     forwards: Size
     """Per step."""
-    backward_passes: Size
+    passes: Size = field(name="backward_passes")
     """Per step."""
-    optimizer_steps: Size
+    updates: Size = field(name="optimizer_steps")
     """Per step."""
     optimizers: list[str]
     """Classes, most frequent first."""
-    recompute_mean_s: Known[Size]
+    recompute: Known[Size] = field(name="recompute_mean_s")
     """Of parts.backward: in which checkpointing ran modules again."""
     parts: StepParts
     other: Known[Annotated[list[StepLine], EACH]]
@@ -169,27 +179,15 @@ def step_section(session: Session) -> Step | Unknown:
     if session.training is None:
         return Unknown(steps.why_no_step(session))
     step = session.training.step
-    return Step(
-        count=step.steps,
-        recorded=step.recorded,
-        outliers=step.outliers,
-        ended_by=step.ended_by,
-        mean_s=step.seconds,
-        p50_s=step.p50,
-        p95_s=step.p95,
-        per_second=step.per_second,
+    return fill(
+        Step,
+        step,
         items_per_s=steps.per_second(step, step.items),
         tokens_per_s=steps.per_second(step, step.tokens),
-        forwards=step.forwards,
-        backward_passes=step.passes,
-        optimizer_steps=step.updates,
-        optimizers=list(step.optimizers),
-        recompute_mean_s=step.recompute,
         parts=_parts(session),
         other=_lines(step.lines) or Unknown(step.why_no_lines or _NO_SAMPLES),
         backward_lines=_backward_lines(step.backward_lines)
         or Unknown(step.why_no_backward or _NO_BACKWARD),
-        other_models=[_model(one) for one in step.other_models],
         verdict=_verdict(session),
         slowest=_slowest(session),
     )
@@ -241,10 +239,6 @@ def _backward_lines(lines: tuple[BackwardLine, ...]) -> list[StepBackwardLine]:
         StepBackwardLine(line_name(one), one.passes, one.modules, one.others, one.outside)
         for one in lines
     ]
-
-
-def _model(model: OtherModel) -> StepModel:
-    return StepModel(model.name, model.calls, model.forward, model.backward)
 
 
 def _slowest(session: Session) -> SlowestStep | Unknown:

@@ -2,10 +2,14 @@
 
 from typing import Annotated, Literal
 
+from msgspec import field
+
 from tui_profiler.messages import PassCost, TensorUse, Unknown
 from tui_profiler.queries.training import paper
-from tui_profiler.reports.json_values import EACH, Count, Known, Part, Size, or_why
+from tui_profiler.reports.json_values import EACH, Count, Known, Part, Size, fill, or_why
 from tui_profiler.session import Session
+
+_OF_A_PASS = ("backward", "recomputed", "loss_forward", "loss_backward", "elsewhere")
 
 
 class TrainingWork(Part, frozen=True):
@@ -38,7 +42,7 @@ class CheckpointingGain(Part, frozen=True):
     """Saved activations that go."""
     peak: Count
     """Bytes at the peak of a step, then."""
-    recomputed_flops: Count
+    flops: Count = field(name="recomputed_flops")
     """In each pass, at most."""
 
 
@@ -52,7 +56,7 @@ class TrainingPeak(Part, frozen=True):
     gradients: Count
     """When the backward has ended."""
     optimizer_state: Count
-    saved_activations: Count
+    saved: Count = field(name="saved_activations")
     """Alive when the backward begins, without the output of the model."""
     temporaries: Count
     """At the peak: what is neither saved nor a gradient of a parameter."""
@@ -132,7 +136,9 @@ def train_section(session: Session) -> Train | Unknown:
     spec = cost.spec
     no_spec = Unknown("the program runs its own training steps")
     flops, attained = paper.step_flops(session), paper.utilisation(session)
-    return Train(
+    return fill(
+        Train,
+        cost,
         optimizer=cost.optimizer or Unknown("no step of an optimizer was recorded"),
         loss=cost.loss or Unknown("the program computes it"),
         checkpoint=(spec.checkpoint or None) if spec is not None else None,
@@ -142,16 +148,11 @@ def train_section(session: Session) -> Train | Unknown:
         backward_macs=why or cost.backward.macs,
         backward_flops=why or cost.backward.flops,
         backward_bytes=why or paper.bytes_of(cost.backward),
-        backward=why or _work(cost.backward),
-        recomputed=why or _work(cost.recomputed),
-        loss_forward=why or _work(cost.loss_forward),
-        loss_backward=why or _work(cost.loss_backward),
-        elsewhere=why or _work(cost.elsewhere),
+        **{name: why or _work(getattr(cost, name)) for name in _OF_A_PASS},
         optimizer_step=or_why(
             None if cost.optimizer_step is None else _work(cost.optimizer_step),
             "no step of an optimizer was recorded",
         ),
-        uncosted=list(cost.uncosted),
         memory=_memory(session),
         model_flops=flops if isinstance(flops, Unknown) else flops.model,
         hardware_flops=flops if isinstance(flops, Unknown) else flops.hardware,
@@ -164,13 +165,7 @@ def train_section(session: Session) -> Train | Unknown:
 
 
 def _work(cost: PassCost) -> TrainingWork:
-    return TrainingWork(
-        macs=cost.macs,
-        flops=cost.flops,
-        bytes=paper.bytes_of(cost),
-        ops=cost.ops,
-        uncosted=cost.uncosted,
-    )
+    return fill(TrainingWork, cost, bytes=paper.bytes_of(cost))
 
 
 def _memory(session: Session) -> TrainingPeak | Unknown:
@@ -178,34 +173,20 @@ def _memory(session: Session) -> TrainingPeak | Unknown:
         return Unknown("recorded only for a model that the profiler runs")
     memory = session.training_memory.memory
     forward, backward, optimizer = memory.phase_peaks
-    return TrainingPeak(
-        parameters=memory.parameters,
-        buffers=memory.buffers,
-        inputs=memory.inputs,
-        gradients=memory.gradients,
-        optimizer_state=memory.optimizer_state,
-        saved_activations=memory.saved,
+    return fill(
+        TrainingPeak,
+        memory,
         temporaries=memory.uses[3],
         recomputed=memory.uses[2],
-        workspace=memory.workspace,
         peak=paper.peak_bytes(session),
         at_least=memory.peak,
-        phase=memory.phase,
         at=_path(session, memory.at),
         forward_peak=forward,
         backward_peak=backward,
         optimizer_peak=optimizer,
-        alive=[
-            AliveInStep(path=_path(session, one.node), use=one.use, bytes=one.bytes)
-            for one in memory.alive
-        ],
+        alive=[fill(AliveInStep, one, path=_path(session, one.node)) for one in memory.alive],
         checkpointing=[
-            CheckpointingGain(
-                paths=[_path(session, node) or "" for node in one.nodes],
-                saved_bytes=one.saved_bytes,
-                peak=one.peak,
-                recomputed_flops=one.flops,
-            )
+            fill(CheckpointingGain, one, paths=[_path(session, node) or "" for node in one.nodes])
             for one in paper.best_checkpointing(session)
         ],
     )

@@ -1,11 +1,11 @@
 """Values of a training step in the JSON report: activations, gradients, updates, the first NaN."""
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, field
 
 from tui_profiler.messages import Unknown
 from tui_profiler.messages.training import ValueKind
 from tui_profiler.queries.training import values as queries
-from tui_profiler.reports.json_values import Count, Known, Number, Part
+from tui_profiler.reports.json_values import Count, Known, Number, Part, fill
 from tui_profiler.session import Session
 from tui_profiler.session.training import NodeValues, ValueStatistics
 
@@ -16,14 +16,14 @@ _NOT_FINITE = Unknown("no finite element, or not counted on the device")
 class Values(Part, frozen=True):
     """Statistics of some values."""
 
-    max_abs: Known[Number]
+    largest: Known[Number] = field(name="max_abs")
     """Absolute maximum of finite elements."""
     rms: Known[Number]
     """Root mean square of finite elements."""
     zeros: Number
     """Share of elements, 0 to 1, as the next two."""
-    nan: Number
-    inf: Number
+    nans: Number = field(name="nan")
+    infs: Number = field(name="inf")
 
 
 class LayerValues(Part, frozen=True):
@@ -49,13 +49,13 @@ class FirstNan(Part, frozen=True):
     path: str
     """Of the module; empty for the model itself."""
     kind: ValueKind
-    parameter: str
+    name: str = field(name="parameter")
     """Path of the parameter; empty for other kinds."""
     share: Number
     """Of the elements."""
     clean_step: Count
     """The last step before that was read and had none; 0: there was none."""
-    in_weights: bool
+    is_in_weights: bool = field(name="in_weights")
     """Whether the module's own weights had one already: it is older than the step."""
 
 
@@ -91,16 +91,7 @@ def _first_nan(session: Session) -> FirstNan | None:
     found, tree = queries.first_nan(session), session.tree
     if found is None or tree is None:
         return None
-    path = tree.nodes[found.node].path
-    return FirstNan(
-        found.step,
-        path,
-        found.kind,
-        found.name,
-        found.share,
-        found.clean_step,
-        found.is_in_weights,
-    )
+    return fill(FirstNan, found, path=tree.nodes[found.node].path)
 
 
 def _layer(path: str, values: NodeValues) -> LayerValues:
@@ -118,9 +109,9 @@ def _values(found: ValueStatistics | None) -> Values | Unknown:
     if found is None:
         return _UNREAD
     return Values(
-        max_abs=_NOT_FINITE if found.largest is None else found.largest,
+        largest=_NOT_FINITE if found.largest is None else found.largest,
         rms=_NOT_FINITE if found.rms is None else found.rms,
         zeros=found.zeros or 0.0,
-        nan=found.nans or 0.0,
-        inf=found.infs or 0.0,
+        nans=found.nans or 0.0,
+        infs=found.infs or 0.0,
     )
