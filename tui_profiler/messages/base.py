@@ -5,8 +5,9 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta, Struct
 
 Moment: TypeAlias = Annotated[float, Meta(ge=-1e10, le=1e10)]
-"""Seconds on a clock. Neither NaN nor infinite, so that it can be rounded: a worker that opened a
-hostile file can send anything."""
+"""Seconds on a clock: of a field ``at``, where it says nothing else, since the command was started.
+Neither NaN nor infinite, so that it can be rounded: a worker that opened a hostile file can send
+anything."""
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 """A count that is divided by."""
 

@@ -54,7 +54,6 @@ class OutOfMemory(OnWire, frozen=True):
     """
 
     at: Moment
-    """Seconds since the command was started."""
     device: str
     """That had no memory left: ``cpu``, ``cuda:0``."""
     wanted: Figure

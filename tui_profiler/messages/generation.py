@@ -38,7 +38,6 @@ class Generation(OnWire, frozen=True):
     """
 
     at: Moment
-    """Seconds since the command was started."""
     requests: int
     """Finished, and recorded from the beginning."""
     cut: int
@@ -98,5 +97,4 @@ class ExpertTokens(OnWire, frozen=True):
     """Tokens per expert in one request, prefill and decode, all rows."""
 
     at: Moment
-    """Seconds since the command was started."""
     layers: tuple[LayerExperts, ...]

@@ -366,7 +366,6 @@ class Sample(OnWire, frozen=True):
     """Hardware counters, once per second, also before torch is imported."""
 
     at: Moment
-    """Seconds since the command was started."""
     cores: tuple[Core, ...]
     frequency_hertz: Figure
     memory_bytes: int

@@ -94,7 +94,6 @@ class StageStarted(OnWire, frozen=True):
 
     stage: Stage
     at: Moment
-    """Seconds since the command was started."""
     detail: str = ""
 
 
@@ -103,7 +102,6 @@ class StageDone(OnWire, frozen=True):
 
     stage: Stage
     at: Moment
-    """Seconds since the command was started."""
     seconds: Moment
     detail: str = ""
 
@@ -201,7 +199,6 @@ class LoopState(OnWire, frozen=True):
 
     state: State
     at: Moment
-    """Seconds since the command was started."""
     batch: int | None = None
     detail: str = ""
     phase: Phase = ""
@@ -254,7 +251,6 @@ class Tick(OnWire, frozen=True):
     """
 
     at: Moment
-    """Seconds since the command was started."""
     forwards: int
     """Forwards in the steady state, finished so far."""
     warmup_forwards: int
@@ -389,7 +385,6 @@ class OperatorTimes(OnWire, frozen=True):
     """
 
     at: Moment
-    """Seconds since the command was started."""
     windows: int
     """Windows so far; ``per_forward`` is of the last ``OPERATOR_WINDOWS`` of them."""
     forward_seconds: float

@@ -55,7 +55,6 @@ class ParametersStarted(OnWire, frozen=True):
     """An analysis begins; it replaces what was known from the one before."""
 
     at: Moment
-    """Seconds since the command was started."""
     tensors: int
     """Tensors to be analysed, without tied names."""
     bytes: int
@@ -74,7 +73,6 @@ class ParametersProgress(OnWire, frozen=True):
     """How far it is; the newest replaces those before."""
 
     at: Moment
-    """Seconds since the command was started."""
     seconds: float
     """Since the analysis began."""
     tensors: int
@@ -95,7 +93,6 @@ class ParametersDone(OnWire, frozen=True):
     """It is over."""
 
     at: Moment
-    """Seconds since the command was started."""
     seconds: float
     """That it took."""
     tensors: int
@@ -341,7 +338,6 @@ class SensitivityStarted(OnWire, frozen=True):
     """A measurement begins; it replaces what was known of the same scheme and weights."""
 
     at: Moment
-    """Seconds since the command was started."""
     scheme: Scheme
     weights: int
     """That will be measured."""
@@ -378,7 +374,6 @@ class SensitivityDone(OnWire, frozen=True):
     """It is over."""
 
     at: Moment
-    """Seconds since the command was started."""
     scheme: Scheme
     seconds: float
     """That it took."""

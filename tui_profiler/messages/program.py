@@ -62,7 +62,6 @@ class Compilations(OnWire, frozen=True):
     """What ``torch.compile`` did in this process, of all models, as Dynamo has it."""
 
     at: Moment
-    """Seconds since the command was started."""
     frames: int
     """Compilations of a function, or of the rest of one after a break."""
     graphs: int
@@ -85,7 +84,6 @@ class StepTimes(OnWire, frozen=True):
     """
 
     at: Moment
-    """Seconds since the command was started."""
     steps: int
     """Steps so far."""
     window: int

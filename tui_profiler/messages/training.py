@@ -134,7 +134,6 @@ class TrainingStep(OnWire, frozen=True):
     """
 
     at: Moment
-    """Seconds since the command was started."""
     steps: int
     """Finished so far."""
     ended_by: StepEnd
@@ -219,7 +218,6 @@ class BackwardOperators(OnWire, frozen=True):
     """
 
     at: Moment
-    """Seconds since the command was started."""
     windows: int
     """So far; the columns are means of the last ``OPERATOR_WINDOWS`` of them."""
     step_seconds: float
@@ -466,7 +464,6 @@ class ModelValues(OnWire, frozen=True):
     """
 
     at: Moment
-    """Seconds since the command was started."""
     steps: int
     """Read so far."""
     step: int

@@ -34,7 +34,6 @@ class WindowTimes(OnWire, frozen=True):
     """
 
     at: Moment
-    """Seconds since the command was started."""
     nodes: bytes
     """uint32: index of the module's node."""
     seconds: bytes
@@ -56,7 +55,6 @@ class DeviceTimes(OnWire, frozen=True):
     """
 
     at: Moment
-    """Seconds since the command was started."""
     forwards: int
     """Forwards read so far."""
     dropped: int

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from tui_profiler.messages import Allocator, Cache, Figure, PerfCounters, Unknown
+from tui_profiler.messages import NOT_RECORDED, Allocator, Cache, Figure, PerfCounters, Unknown
 from tui_profiler.queries.cost.bound import bytes_moved
 from tui_profiler.session import Session, Tree
 
@@ -47,21 +47,21 @@ def parallel_efficiency(session: Session) -> Figure:
 def miss_share(counters: PerfCounters | None) -> Figure:
     """Return the cache misses over the references."""
     if counters is None:
-        return Unknown("this recording is older than the figure")
+        return NOT_RECORDED
     return _share(counters.cache_misses, counters.cache_references)
 
 
 def last_level_miss_share(counters: PerfCounters | None) -> Figure:
     """Return the loads that missed the last cache over those that reached it."""
     if counters is None:
-        return Unknown("this recording is older than the figure")
+        return NOT_RECORDED
     return _share(counters.last_level_misses, counters.last_level_loads)
 
 
 def instructions_per_cycle(counters: PerfCounters | None) -> Figure:
     """Return how many instructions ended in a cycle."""
     if counters is None:
-        return Unknown("this recording is older than the figure")
+        return NOT_RECORDED
     return _share(counters.instructions, counters.cycles)
 
 

@@ -20,7 +20,14 @@ from tui_profiler import messages
 from tui_profiler.findings.evidence.attention import Attention, Backend, attention
 from tui_profiler.messages import Autograd, Kind, Method
 from tui_profiler.queries.cost import bound
-from tui_profiler.queries.cost.breakdown import Architecture, BoundShare, bound_shares
+from tui_profiler.queries.cost.breakdown import (
+    Architecture,
+    BoundShare,
+    architecture_of,
+    bound_shares,
+    breakdown,
+)
+from tui_profiler.queries.cost.distribution import intensity_bands, layer_types
 from tui_profiler.queries.cost.totals import (
     dearest_modules,
     frozen,
@@ -37,10 +44,10 @@ from tui_profiler.queries.tree.depth import to_depth
 from tui_profiler.reports import json_values
 from tui_profiler.reports.json.fit import OnDevice, on_device
 from tui_profiler.reports.json.sections.compilation import Compilation, compilation_section
-from tui_profiler.reports.json.sections.energy import Energy, LayerEnergy, layer_energy
+from tui_profiler.reports.json.sections.energy import Energy, LayerEnergy, energy, layer_energy
 from tui_profiler.reports.json.sections.findings import Findings, findings_section
-from tui_profiler.reports.json.sections.generation import Generation
-from tui_profiler.reports.json.sections.hardware import Hardware
+from tui_profiler.reports.json.sections.generation import Generation, generation_section
+from tui_profiler.reports.json.sections.hardware import Hardware, hardware
 from tui_profiler.reports.json.sections.measured import (
     Latency,
     LayerMemory,
@@ -48,9 +55,11 @@ from tui_profiler.reports.json.sections.measured import (
     Overhead,
     Throughput,
     Timing,
+    latency_section,
     layer_memory,
-    measured,
     measured_memory,
+    overhead_section,
+    throughput_section,
     timing,
 )
 from tui_profiler.reports.json.sections.out_of_memory import OutOfMemory, out_of_memory_section
@@ -59,7 +68,6 @@ from tui_profiler.reports.json.sections.paper import (
     LayerType,
     OperatorType,
     PredictedPeak,
-    distribution,
     peak_memory,
 )
 from tui_profiler.reports.json.sections.parameters import (
@@ -69,7 +77,7 @@ from tui_profiler.reports.json.sections.parameters import (
     parameters_section,
 )
 from tui_profiler.reports.json.sections.serving import Serving, serving_section
-from tui_profiler.reports.json.sections.step import Step
+from tui_profiler.reports.json.sections.step import Step, step_section
 from tui_profiler.reports.json.sections.train import Train, train_section
 from tui_profiler.reports.json.sections.values import ValuesRead, values_section
 from tui_profiler.session import Session, Tree
@@ -618,6 +626,7 @@ def report_of(
         _named(model) if model is not None else dict.fromkeys(_Named.__annotations__)
     )
     without_decode = session.no_decode
+    not_run = None if was_run(session) else messages.Unknown(why_no_times(session))
     report = Report(
         schema=SCHEMA,
         environment=messages.Unknown(_why_no_environment(tree))
@@ -639,11 +648,20 @@ def report_of(
         phases=_phases(session),
         coverage=_coverage(tree, done),
         real_run=_real_run(session, done),
-        **distribution(tree),
+        architecture=architecture_of(tree),
+        breakdown=[json_values.fill(OperatorType, one) for one in breakdown(tree)],
+        layer_types=[json_values.fill(LayerType, one) for one in layer_types(tree)],
+        intensity_bands=[json_values.fill(IntensityBand, one) for one in intensity_bands(tree)],
         bottlenecks=_bottlenecks(session),
         layers_to_depth=depth,
         layers=_layers(session, tree, top, depth),
-        **measured(session),
+        latency=not_run or latency_section(session),
+        throughput=not_run or throughput_section(session),
+        overhead=not_run or overhead_section(session),
+        hardware=not_run or hardware(session),
+        energy=not_run or energy(session),
+        step=step_section(session),
+        generation=generation_section(session),
         findings=findings_section(session, tree) if advises else UNSET,
         parameters=parameters_section(session, top),
         values=values_section(session),

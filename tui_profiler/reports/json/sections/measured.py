@@ -4,9 +4,9 @@ from typing import Annotated, Literal, TypedDict
 
 from msgspec import Meta, field
 
-from tui_profiler.messages import SlowForward, Tick, Unknown
+from tui_profiler.messages import SlowForward, Unknown
 from tui_profiler.queries.cost.memory_compared import why_no_window
-from tui_profiler.queries.cost.totals import any_rate, is_estimated_rate, was_run, why_no_times
+from tui_profiler.queries.cost.totals import any_rate, is_estimated_rate, why_no_times
 from tui_profiler.queries.panel.provenance import operator_time_words
 from tui_profiler.queries.time.gpu_times import host_seconds
 from tui_profiler.queries.time.node_seconds import (
@@ -17,10 +17,7 @@ from tui_profiler.queries.time.node_seconds import (
     why_no_cpu_time,
 )
 from tui_profiler.queries.time.slow_forwards import CauseName, causes
-from tui_profiler.reports.json.sections.energy import Energy, energy
-from tui_profiler.reports.json.sections.generation import Generation, generation_section
-from tui_profiler.reports.json.sections.hardware import Hardware, hardware
-from tui_profiler.reports.json.sections.step import Step, node_step, step_section
+from tui_profiler.reports.json.sections.step import node_step
 from tui_profiler.reports.json_values import Count, Known, OfSome, Part, Size, fill, or_why
 from tui_profiler.session import Session
 
@@ -153,18 +150,6 @@ class Overhead(Part, frozen=True):
     pairs: Count
 
 
-class Measured(TypedDict):
-    """What was measured of the whole; each is a field of the report."""
-
-    latency: Latency | Unknown
-    throughput: Throughput | Unknown
-    overhead: Overhead | Unknown
-    hardware: Hardware | Unknown
-    energy: Energy | Unknown
-    step: Step | Unknown
-    generation: Generation | Unknown
-
-
 class MeasuredMemory(Part, frozen=True):
     """Memory of one forward on the CPU, from the memory events of torch's profiler.
 
@@ -230,35 +215,38 @@ class Timing(Part, frozen=True):
     """Likewise: in which checkpointing ran it, or modules inside of it, again in the backward."""
 
 
-def measured(session: Session) -> Measured:
-    """Return what was measured of the whole, each figure or why nothing was measured."""
-    if not was_run(session):
-        why = Unknown(why_no_times(session))
-        return Measured(
-            latency=why,
-            throughput=why,
-            overhead=why,
-            hardware=why,
-            energy=why,
-            step=step_section(session),
-            generation=generation_section(session),
-        )
+def latency_section(session: Session) -> Latency | Unknown:
+    """Return the seconds of a forward, or why none was measured."""
     tick, reason = session.tick, why_no_times(session)
-    is_known = tick is not None and not reason
-    return {
-        "latency": _latency(session, tick) if tick is not None and is_known else Unknown(reason),
-        "throughput": Throughput(
-            per_s=any_rate(session),
-            provenance="estimated" if is_estimated_rate(session) else "counted",
-        )
-        if is_known
-        else Unknown(reason),
-        "overhead": _overhead(session),
-        "hardware": hardware(session),
-        "energy": energy(session),
-        "step": step_section(session),
-        "generation": generation_section(session),
-    }
+    if tick is None or reason:
+        return Unknown(reason)
+    root = session.timings.of(0) if session.timings is not None else None
+    return fill(
+        Latency,
+        tick,
+        mean_s=root.mean if root is not None else None,
+        slowest=_slowest(session, session.slow[0]) if session.slow else None,
+        gpu=_on_gpu(session),
+    )
+
+
+def throughput_section(session: Session) -> Throughput | Unknown:
+    """Return the items per second, or why none were measured."""
+    reason = why_no_times(session)
+    if session.tick is None or reason:
+        return Unknown(reason)
+    return Throughput(
+        per_s=any_rate(session),
+        provenance="estimated" if is_estimated_rate(session) else "counted",
+    )
+
+
+def overhead_section(session: Session) -> Overhead | Unknown:
+    """Return what measuring cost, or why that is not known."""
+    found = session.overhead
+    if found is None:
+        return Unknown("too short to compare watched and bare forwards; measure for longer")
+    return Overhead(ratio=found.ratio, interval=[found.low, found.high], pairs=found.pairs)
 
 
 def measured_memory(session: Session) -> MeasuredMemory | Unknown:
@@ -360,17 +348,6 @@ def _operator(session: Session, node: int) -> Timing | Unknown:
     )
 
 
-def _latency(session: Session, tick: Tick) -> Latency:
-    root = session.timings.of(0) if session.timings is not None else None
-    return fill(
-        Latency,
-        tick,
-        mean_s=root.mean if root is not None else None,
-        slowest=_slowest(session, session.slow[0]) if session.slow else None,
-        gpu=_on_gpu(session),
-    )
-
-
 def _on_gpu(session: Session) -> OnGpu | None:
     found = session.gpu_forwards
     if found is None or session.device is None:
@@ -393,10 +370,3 @@ def _slowest(session: Session, slow: SlowForward) -> Slowest:
         for one in causes(session, slow)
     ]
     return fill(Slowest, slow, causes=found)
-
-
-def _overhead(session: Session) -> Overhead | Unknown:
-    found = session.overhead
-    if found is None:
-        return Unknown("too short to compare watched and bare forwards; measure for longer")
-    return Overhead(ratio=found.ratio, interval=[found.low, found.high], pairs=found.pairs)

@@ -1,10 +1,8 @@
 """What a model costs on paper, as JSON: its peak memory and how its work is distributed."""
 
-from typing import TypedDict
-
 from tui_profiler.messages import PeakMemory
-from tui_profiler.queries.cost.breakdown import Architecture, OpType, architecture_of, breakdown
-from tui_profiler.queries.cost.distribution import Band, intensity_bands, layer_types
+from tui_profiler.queries.cost.breakdown import OpType
+from tui_profiler.queries.cost.distribution import Band
 from tui_profiler.queries.cost.totals import known_peak_bytes, peak_bytes
 from tui_profiler.reports.json_values import Count, Known, Part, Size, fill, or_why
 from tui_profiler.session import Tree
@@ -93,15 +91,6 @@ class IntensityBand(Part, frozen=True):
     """Share of all FLOPs."""
 
 
-class Distribution(TypedDict):
-    """How the work is distributed; each is a field of the report."""
-
-    architecture: Architecture
-    breakdown: list[OperatorType]
-    layer_types: list[LayerType]
-    intensity_bands: list[IntensityBand]
-
-
 def peak_memory(tree: Tree, peak: PeakMemory) -> PredictedPeak:
     """Return the parts of the peak, who is alive at it, and what it was found from."""
     return fill(
@@ -119,16 +108,6 @@ def peak_memory(tree: Tree, peak: PeakMemory) -> PredictedPeak:
             aliases=peak.tensors - peak.sized - peak.skipped,
         ),
     )
-
-
-def distribution(tree: Tree) -> Distribution:
-    """Return the architecture's class, and FLOPs by operator, by layer and by intensity."""
-    return {
-        "architecture": architecture_of(tree),
-        "breakdown": [fill(OperatorType, one) for one in breakdown(tree)],
-        "layer_types": [fill(LayerType, one) for one in layer_types(tree)],
-        "intensity_bands": [fill(IntensityBand, one) for one in intensity_bands(tree)],
-    }
 
 
 def _path(tree: Tree, node: int) -> str | None:
