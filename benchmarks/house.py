@@ -41,8 +41,6 @@ FEATURES_SINCE: dict[str, tuple[str, ...]] = {
         *("tui_profiler/reports/text/sections/training.py", "screens/views/health/*"),
         *("screens/views/memory/step.py",),
         *("screens/views/timeline/step_lines.py", "tui_profiler/findings/execution/training.py"),
-        *("tui_profiler/findings/execution/zero_grad.py",),
-        *("tui_profiler/findings/execution/pin_memory.py",),
         *("tui_profiler/findings/evidence/training_step.py",),
         *("tui_profiler/probe/trials/kinds/checkpoint.py",),
         *("tui_profiler/probe/trials/kinds/optimizer_loop.py",),

@@ -78,7 +78,6 @@ def test_a_speed_up_is_a_share_of_the_time_with_its_interval() -> None:
 FOLD = Finding(
     *("fold-conv-bn", "fold", "why", (0,), ()),
     gains=(Gain("time", PREDICTED, "by hand"),),
-    trial="fold-conv-bn",
 )
 
 

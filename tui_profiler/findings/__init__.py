@@ -11,7 +11,6 @@ from tui_profiler.findings.execution.compiled import graph_breaks, recompiles
 from tui_profiler.findings.execution.host import host_overhead, input_idle
 from tui_profiler.findings.execution.inference_mode import inference_mode
 from tui_profiler.findings.execution.larger_batch import larger_batch
-from tui_profiler.findings.execution.pin_memory import pin_memory
 from tui_profiler.findings.execution.synchronise import synchronise
 from tui_profiler.findings.execution.threads import threads
 from tui_profiler.findings.execution.training import (
@@ -20,10 +19,11 @@ from tui_profiler.findings.execution.training import (
     first_nan,
     loader_workers,
     optimizer_loop,
+    pin_memory,
     recompute,
     slow_line,
+    zero_grad,
 )
-from tui_profiler.findings.execution.zero_grad import zero_grad
 from tui_profiler.findings.model.alignment import alignment
 from tui_profiler.findings.model.attention import sdpa, static_kv_cache
 from tui_profiler.findings.model.channels_last import channels_last

@@ -298,5 +298,4 @@ def of_result(result: TrialResult) -> Finding:
             if result.kind in SAVE_MEMORY
             else Gain("time", NOTHING, f"the share of a {'step' if result.is_step else 'forward'}"),
         ),
-        trial=result.kind,
     )

@@ -77,7 +77,7 @@ def gpu_of(sample: Sample, device: str) -> Gpu | Unknown:
         return sample.gpus
     if not sample.gpus:
         return NO_GPU
-    return _seen_as(sample.gpus, device) or sample.gpus[0]
+    return seen_as(sample.gpus, device) or sample.gpus[0]
 
 
 def watts_of(sample: Sample, device: str) -> Figure:
@@ -86,15 +86,16 @@ def watts_of(sample: Sample, device: str) -> Figure:
         return sample.package_watts
     if isinstance(sample.gpus, Unknown):
         return sample.gpus
-    gpu = _seen_as(sample.gpus, device)
+    gpu = seen_as(sample.gpus, device)
     return (
         Unknown(f"which of the GPUs is {device} is not known") if gpu is None else gpu.power_watts
     )
 
 
-def _seen_as(gpus: tuple[Gpu, ...], device: str) -> Gpu | None:
+def seen_as(gpus: tuple[Gpu, ...] | Unknown, device: str) -> Gpu | None:
+    """Return the GPU that is a device of torch's; None for other devices, and where none is."""
     kind, _, number = device.partition(":")
-    if kind != "cuda":
+    if kind != "cuda" or isinstance(gpus, Unknown):
         return None
     index = int(number) if number.isdecimal() else 0
     return next((gpu for gpu in gpus if gpu.cuda_index == index), None)

@@ -105,10 +105,8 @@ class Finding(Struct, frozen=True):
     """Never empty."""
     gains: tuple[Gain, ...]
     """Never empty; the first one is what findings are ordered by."""
-    trial: TrialKind | None = None
-    """The trial that measures it."""
     why_no_trial: str = ""
-    """Empty where there is a trial."""
+    """Empty where a trial of its kind measures it."""
     is_of_step: bool = False
     """What is saved is of a training step, not of a forward; its trial runs steps."""
     is_beside: bool = False
@@ -118,6 +116,14 @@ class Finding(Struct, frozen=True):
     def gain(self) -> Gain:
         """The gain that findings are ordered by."""
         return self.gains[0]
+
+    @property
+    def trial(self) -> TrialKind | None:
+        """The trial that measures it."""
+        return None if self.why_no_trial else _TRIALS.get(self.kind)
+
+
+_TRIALS: dict[str, TrialKind] = {kind: kind for kind in get_args(TrialKind)}
 
 
 HoldsIn: TypeAlias = ModeName | Literal["both"]

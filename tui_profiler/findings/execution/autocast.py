@@ -46,6 +46,8 @@ class _Saved(Struct, frozen=True):
     """The same in 16 bits."""
     casts: float
     """Seconds of casting the weights."""
+    seconds: float
+    """Of a step, in these layers, forward and backward: measured; 0 of a forward."""
 
 
 @check("bf16-autocast", holds_in="both")
@@ -70,17 +72,11 @@ def _autocast(
         return None
     step = recorded_step(session)
     if step is not None and session.training is not None and is_training(session):
-        roofs = (wide, narrow, memory)
-        return _of_step(
-            session,
-            _saved_in_step(session, tree, session.training, roofs),
-            dtype,
-            kind,
-            narrow / wide,
-        )
+        saved = _saved(session, tree, session.training, (wide, narrow, memory))
+        return _of_step(session, step, saved, dtype, kind, narrow / wide)
     if isinstance(whole, Unknown) or runs_own_steps(session):  # Its trial is of a step.
         return None
-    saved = _saved(session, tree, (wide, narrow, memory))
+    saved = _saved(session, tree, None, (wide, narrow, memory))
     seconds = saved.before - saved.after - saved.casts
     share = share_of(seconds, whole.whole)
     if not saved.nodes or share < LEAST_SHARE:
@@ -100,7 +96,6 @@ def _autocast(
             Evidence("casting weights, per forward", saved.casts, "s", "estimated"),
         ),
         gains=(Gain("time", share, formula, "estimated"), *_memory(tree)),
-        trial=kind,
     )
 
 
@@ -112,28 +107,18 @@ def _why(dtype: str, *, is_training: bool) -> str:
     )
 
 
-class _SavedInStep(Struct, frozen=True):
-    step: TrainingStep
-    nodes: tuple[int, ...]
-    seconds: float
-    """Of the step, in these layers, forward and backward: measured."""
-    before: float
-    """Of them, that the roofs explain in float32."""
-    after: float
-    casts: float
-
-
 def _of_step(
     session: Session,
-    saved: _SavedInStep,
+    step: TrainingStep,
+    saved: _Saved,
     dtype: str,
     kind: Literal["bf16-autocast", "fp16-autocast"],
     faster: float,
 ) -> Finding | None:
-    share = share_of_step(saved.step, saved.before - saved.after - saved.casts)
+    share = share_of_step(step, saved.before - saved.after - saved.casts)
     if not saved.nodes or share < LEAST_SHARE:
         return None
-    is_own, whole = runs_own_steps(session), duration(known(saved.step.seconds) or 0.0)
+    is_own, whole = runs_own_steps(session), duration(known(step.seconds) or 0.0)
     formula = (
         f"of {duration(saved.seconds)} in these layers, of {whole} per step, the roofs explain"
         f" {duration(saved.before)} in f32 and {duration(saved.after)} in {dtype}; casts take"
@@ -146,43 +131,19 @@ def _of_step(
         nodes=slowest_first(session, saved.nodes),
         evidence=(
             Evidence(f"{dtype} vs float32 matmul throughput", faster, "times", "measured"),
-            *of_step(saved.step, saved.seconds, "these layers, forward and backward"),
+            *of_step(step, saved.seconds, "these layers, forward and backward"),
             Evidence(
                 "their share of the step",
-                share_of_step(saved.step, saved.seconds),
+                share_of_step(step, saved.seconds),
                 "share",
                 "measured",
             ),
             Evidence("casting weights and their gradients", saved.casts, "s", "estimated"),
         ),
         gains=(Gain("time", share, formula, "estimated"),),
-        trial=kind if is_own else None,
         why_no_trial="" if is_own else "a trial does not run the program's steps",
         is_of_step=True,
     )
-
-
-def _saved_in_step(
-    session: Session, tree: Tree, training: StepColumns, roofs: tuple[float, float, float]
-) -> _SavedInStep:
-    """Return what the layers would save whose forward and backward were measured."""
-    step, (wide, narrow, memory) = training.step, roofs
-    nodes, seconds, before, after, casts = [], 0.0, 0.0, 0.0, 0.0
-    for part in matrix_parts(session, tree):
-        costs = [tree.costs[node] for node in in_dtype(tree, part.operators, _WIDE)]
-        times = training.of(part.node)
-        now, then = _by_roofs(costs, wide, narrow, memory)
-        if now <= 0 or times is None:
-            continue
-        explained = min(now * step.passes, times.forward)
-        explained += min(_BACKWARD * now * step.passes, times.backward)
-        nodes.append(part.node)
-        seconds += times.forward + times.backward
-        before += explained
-        after += explained * then / now
-        weights = sum(cost.weight_bytes for cost in costs)
-        casts += 2 * step.passes * weights * (1 + _NARROW_BYTES / _WIDE_BYTES) / memory
-    return _SavedInStep(step, tuple(nodes), seconds, before, after, casts)
 
 
 def _by_roofs(
@@ -195,21 +156,35 @@ def _by_roofs(
     )
 
 
-def _saved(session: Session, tree: Tree, roofs: tuple[float, float, float]) -> _Saved:
+def _saved(
+    session: Session, tree: Tree, training: StepColumns | None, roofs: tuple[float, float, float]
+) -> _Saved:
+    """Return what the layers would save of a forward; of a training step, where it is given.
+
+    Of a step only the layers count whose forward and backward were measured.
+    """
     wide, narrow, memory = roofs
-    nodes, before, after, casts = [], 0.0, 0.0, 0.0
+    nodes, before, after, casts, seconds = [], 0.0, 0.0, 0.0, 0.0
+    copies = 1.0 if training is None else 2 * training.step.passes
     for part in matrix_parts(session, tree):
         costs = [tree.costs[node] for node in in_dtype(tree, part.operators, _WIDE)]
         now, then = _by_roofs(costs, wide, narrow, memory)
         if now <= 0:
             continue
-        explained = now if part.seconds is None else min(now, part.seconds)
+        if training is None:
+            explained = now if part.seconds is None else min(now, part.seconds)
+        elif (times := training.of(part.node)) is not None:
+            explained = min(now * training.step.passes, times.forward)
+            explained += min(_BACKWARD * now * training.step.passes, times.backward)
+            seconds += times.forward + times.backward
+        else:
+            continue
         nodes.append(part.node)
         before += explained
         after += explained * then / now
         weights = sum(cost.weight_bytes for cost in costs)
-        casts += weights * (1 + _NARROW_BYTES / _WIDE_BYTES) / memory
-    return _Saved(tuple(nodes), before, after, casts)
+        casts += copies * weights * (1 + _NARROW_BYTES / _WIDE_BYTES) / memory
+    return _Saved(tuple(nodes), before, after, casts, seconds)
 
 
 def _memory(tree: Tree) -> tuple[Gain, ...]:

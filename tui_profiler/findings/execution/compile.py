@@ -49,7 +49,6 @@ def compile_model(session: Session) -> Finding | None:
         nodes=(0, *fused[:_MOST_NODES]),
         evidence=_evidence(tree, fused, found, around),
         gains=(_gain(share, found, around, whole),),
-        trial="compile",
     )
 
 

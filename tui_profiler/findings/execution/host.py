@@ -8,6 +8,7 @@ from tui_profiler.queries.cost.totals import counted_rate
 from tui_profiler.queries.time.modes import is_program, runs_backward
 from tui_profiler.queries.time.node_seconds import share as share_of_node
 from tui_profiler.session import Session, Tree
+from tui_profiler.session.history import seen_as
 
 HOST_SHARE = 0.25
 """Of a forward."""
@@ -114,11 +115,7 @@ def _step(session: Session) -> tuple[float, float] | None:
 
 def _gpu(session: Session) -> tuple[Evidence, ...]:
     sample, model = session.sample, session.model
-    if sample is None or model is None or isinstance(sample.gpus, Unknown):
+    gpu = seen_as(sample.gpus, model.device) if sample is not None and model is not None else None
+    if gpu is None:
         return ()
-    index = model.device.partition(":")[2] or "0"
-    return tuple(
-        Evidence("GPU utilisation", gpu.utilisation, "share", "measured")
-        for gpu in sample.gpus
-        if model.device.startswith("cuda") and gpu.cuda_index == int(index)
-    )
+    return (Evidence("GPU utilisation", gpu.utilisation, "share", "measured"),)

@@ -61,7 +61,6 @@ def inference_mode(session: Session) -> Finding | None:
             ),
         ),
         gains=(gain, *(_memory(tree) if is_recorded else ())),
-        trial="inference-mode",
     )
 
 

@@ -9,6 +9,7 @@ from tui_profiler.messages import Unknown, known
 from tui_profiler.queries.cost.bound import bytes_moved, node_dtype
 from tui_profiler.queries.cost.roofline import part_nodes
 from tui_profiler.session import Session, Tree
+from tui_profiler.session.history import seen_as
 
 TIMES = (16, 8, 4, 2)
 """The trial's batch sizes; the prediction is for the largest that fits."""
@@ -51,7 +52,6 @@ def larger_batch(session: Session) -> Finding | None:
             room,
         ),
         gains=(Gain("time", share, formula, "estimated"),),
-        trial="larger-batch",
     )
 
 
@@ -91,10 +91,8 @@ def _free_bytes(session: Session) -> float | None:
         return None
     if model.device == "cpu":
         return float(sample.memory_total_bytes - sample.memory_bytes)
-    gpus = () if isinstance(sample.gpus, Unknown) else sample.gpus
-    index = int(model.device.partition(":")[2] or 0)
-    for gpu in gpus:
-        used, total = known(gpu.memory_bytes), known(gpu.memory_total_bytes)
-        if gpu.cuda_index == index and used is not None and total is not None:
-            return total - used
-    return None
+    gpu = seen_as(sample.gpus, model.device)
+    if gpu is None:
+        return None
+    used, total = known(gpu.memory_bytes), known(gpu.memory_total_bytes)
+    return None if used is None or total is None else total - used

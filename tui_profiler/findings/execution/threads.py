@@ -59,7 +59,6 @@ def threads(session: Session) -> Finding | None:
         nodes=(0,),
         evidence=tuple(evidence),
         gains=(gain,),
-        trial="threads",
     )
 
 

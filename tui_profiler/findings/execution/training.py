@@ -1,14 +1,24 @@
 """Findings of a training step: from shares of the measured one, its memory, its values.
 
 ``loader-workers``, ``optimizer-loop``, ``slow-line``, ``recompute``, ``accumulate``;
-``checkpoint``; ``first-nan``.
+``checkpoint``; ``first-nan``. Of ``pin-memory`` and ``zero-grad``:
+
+- CUDA copies batches from pageable memory through a buffer of its own, and the thread waits; from
+  pinned memory the copy runs beside what the GPU computes (``torch.utils.data``, "Memory Pinning").
+  That batches are copied is told by the lines in which the thread is, or by the part ``transfer``.
+- Setting gradients to zero writes them once; the backward then reads them and what it adds, and
+  writes the sum, where it would have kept what it made (``Optimizer.zero_grad``, documentation of
+  torch).
 """
 
 import re
+from math import prod
 
 from tui_profiler.figures.units import duration, size
+from tui_profiler.findings.evidence.affected_operators import memory_roof
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check, counted
-from tui_profiler.findings.evidence.time_share import share_of
+from tui_profiler.findings.evidence.memory import NO_PEAK
+from tui_profiler.findings.evidence.time_share import LEAST_SHARE, share_of
 from tui_profiler.findings.evidence.training_step import (
     at_most,
     of_step,
@@ -19,6 +29,8 @@ from tui_profiler.findings.evidence.training_step import (
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import (
     Checkpointing,
+    KeptGradients,
+    ModelFacts,
     OptimizerSettings,
     SourceLine,
     TrainingStep,
@@ -28,6 +40,7 @@ from tui_profiler.messages import (
 from tui_profiler.queries.time.modes import runs_own_steps
 from tui_profiler.queries.training import paper, values
 from tui_profiler.queries.training.source_lines import line_name, whole_line_name
+from tui_profiler.queries.training.step import LEAST_SET
 from tui_profiler.session import Session
 
 LOADER_SHARE = 0.1
@@ -98,7 +111,6 @@ def optimizer_loop(session: Session) -> Finding | None:
             *_parameters(session),
         ),
         gains=(at_most(step, seconds, "are spent in the optimizer"),),
-        trial="optimizer-loop",
         is_of_step=True,
         is_beside=not runs_own_steps(session),
     )
@@ -281,7 +293,6 @@ def checkpoint(session: Session) -> Finding | None:
             *_again(session, best),
         ),
         gains=(Gain("memory", share, formula, "derived"),),
-        trial="checkpoint" if is_own else None,
         why_no_trial="" if is_own else "the model is the program's, which a trial does not run",
         is_of_step=True,
     )
@@ -330,3 +341,135 @@ def first_nan(session: Session) -> Finding | None:
         ),
         why_no_trial="its cause is in the program, which a trial does not run",
     )
+
+
+COPY_SHARE = 0.01
+"""Of a step, in lines that copy."""
+_COPIES = re.compile(r"\.(to|cuda)\(")
+_BITS = re.compile(r"\d+")
+
+
+@check("pin-memory", holds_in="training")
+def pin_memory(session: Session) -> Finding | None:
+    """Find a loader without pinned memory, whose batches are copied to a GPU."""
+    step, model = recorded_step(session), session.model
+    if step is None or step.loader is None or step.loader.pin_memory or model is None:
+        return None
+    seconds = _copying(step)
+    if not model.device.startswith("cuda") or share_of_step(step, seconds) < COPY_SHARE:
+        return None
+    return Finding(
+        kind="pin-memory",
+        title="pin the batches: DataLoader(…, pin_memory=True), .to(…, non_blocking=True)",
+        why=(
+            "The loader leaves batches in pageable memory: the thread waits until they are copied"
+            " to the GPU."
+        ),
+        nodes=(0,),
+        evidence=(
+            *of_step(step, seconds, "copying, by samples of lines with .to( or .cuda("),
+            Evidence("DataLoader workers", float(step.loader.workers), "count", "measured"),
+            Evidence("inputs of a forward", _bytes_of_inputs(model), "B", "derived"),
+        ),
+        gains=(
+            Gain(
+                "time",
+                Unknown("copies are not timed on the GPU: the thread also waits for earlier work"),
+                "time of the copies",
+            ),
+        ),
+        why_no_trial="the loader is the program's, which a trial does not run",
+        is_of_step=True,
+    )
+
+
+def _copying(step: TrainingStep) -> float:
+    """Return the seconds of a step in which the thread copies."""
+    seen = known(step.parts.transfer)
+    if seen is not None:
+        return seen
+    share = sum(line.share for line in step.lines if _COPIES.search(line.text))
+    return share * seconds_of(step, "other")
+
+
+def _bytes_of_inputs(model: ModelFacts) -> float:
+    """Return the bytes of all inputs, by the bits in the names of their dtypes (``bool``: 8)."""
+    total = 0
+    for one in model.inputs:
+        bits = _BITS.search(one.dtype)
+        total += prod(one.shape) * (int(bits[0]) if bits else 8) // 8
+    return float(total)
+
+
+OF_STEPS = 0.9
+"""Of the steps looked at, in which gradients were set to zero."""
+_MOVED = 4
+"""Times the bytes of the gradients: written; read twice and written."""
+_SETS_TO_ZERO = re.compile(r"\bzero_grad\(|\.zero_\(")
+
+
+@check("zero-grad", holds_in="training")
+def zero_grad(session: Session) -> Finding | None:
+    """Find gradients that are the same tensors, set to zero, when the next backward begins."""
+    step = recorded_step(session)
+    seen = None if step is None else step.kept_gradients
+    if step is None or seen is None or seen.steps < LEAST_SET:
+        return None
+    if seen.zeroed < OF_STEPS * seen.steps:
+        return None
+    time = _zeroing_time(session, step, seen)
+    if isinstance(time.share, float) and time.share < LEAST_SHARE:
+        return None
+    return Finding(
+        kind="zero-grad",
+        title="set gradients to None: zero_grad(set_to_none=True)",
+        why=(
+            "They are set to zero in place, as set_to_none=False does: the backward adds to them,"
+            " and they take memory in the forward. Code that reads .grad finds None instead of"
+            " zeros."
+        ),
+        nodes=(0,),
+        evidence=(
+            Evidence(
+                "steps in which gradients were compared", float(seen.steps), "count", "measured"
+            ),
+            Evidence(
+                "in which gradients were overwritten", float(seen.zeroed), "count", "measured"
+            ),
+            Evidence("in which one was read: all zero", float(seen.read), "count", "measured"),
+            Evidence("gradients", float(seen.bytes), "B", "derived"),
+            *_zeroing_lines(step),
+            *of_step(step, seconds_of(step, "other"), "outside the named parts"),
+        ),
+        gains=(time, _zeroing_memory(session, seen)),
+        why_no_trial="zero_grad is called by the program, which a trial does not run",
+        is_of_step=True,
+    )
+
+
+def _zeroing_time(session: Session, step: TrainingStep, seen: KeptGradients) -> Gain:
+    formula = f"{size(_MOVED * seen.bytes)} less memory traffic, at the memory roof"
+    bandwidth = memory_roof(session.ceilings)
+    if bandwidth is None:
+        return Gain("time", Unknown("the memory roof is missing, or not good enough"), formula)
+    seconds = _MOVED * seen.bytes / bandwidth
+    whole = duration(known(step.seconds) or 0.0)
+    formula = f"{formula}: {duration(seconds)} of {whole} per step"
+    return Gain("time", share_of_step(step, seconds), formula, "estimated")
+
+
+def _zeroing_memory(session: Session, seen: KeptGradients) -> Gain:
+    formula = f"{size(seen.bytes)} of gradients, where the peak is in the forward"
+    whole = known(paper.peak_bytes(session))
+    if not whole:
+        return Gain("memory", NO_PEAK, formula)
+    return Gain("memory", share_of(seen.bytes, whole), formula, "derived", is_bound=True)
+
+
+def _zeroing_lines(step: TrainingStep) -> tuple[Evidence, ...]:
+    """Return the time of the lines that say so, by samples of the stack."""
+    share = sum(line.share for line in step.lines if _SETS_TO_ZERO.search(line.text))
+    if not share:
+        return ()
+    seconds = share * seconds_of(step, "other")
+    return (Evidence("in lines that set them to zero, by samples", seconds, "s", "measured"),)

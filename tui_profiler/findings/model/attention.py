@@ -59,7 +59,6 @@ def sdpa(session: Session) -> Finding | None:
             ),
             *((memory,) if peak_of(tree) else ()),
         ),
-        trial="sdpa",
     )
 
 
@@ -106,7 +105,6 @@ def static_kv_cache(session: Session) -> Finding | None:
                 "the share of a forward that concatenating takes",
             ),
         ),
-        trial="static-kv-cache",
     )
 
 

@@ -69,7 +69,6 @@ def channels_last(session: Session) -> Finding | None:
             Evidence("copy bandwidth", memory, "B/s", "measured"),
         ),
         gains=(Gain("time", share, formula, "estimated"),),
-        trial="channels-last",
     )
 
 

@@ -60,7 +60,6 @@ def int8_dynamic(session: Session) -> Finding | None:
             *time_share.evidence(found),
         ),
         gains=gains,
-        trial="int8-dynamic",
     )
 
 

@@ -48,7 +48,6 @@ def fold_conv_bn(session: Session) -> Finding | None:
                 "the batch norms' share of a forward",
             ),
         ),
-        trial="fold-conv-bn",
     )
 
 
@@ -109,5 +108,4 @@ def remove_dropout_identity(session: Session) -> Finding | None:
                 "the modules' share of a forward",
             ),
         ),
-        trial="remove-dropout-identity",
     )
