@@ -69,6 +69,10 @@ class Tree(Struct, frozen=True, eq=False):
             yield child
             child = self.ends[child]
 
+    def modules_in(self, index: int) -> list[int]:
+        """Return the modules directly inside a node, in order."""
+        return [child for child in self.children(index) if self.nodes[child].kind == "module"]
+
     def ancestors(self, index: int) -> Iterator[int]:
         """Yield the parent, its parent and so on to the root."""
         index = self.nodes[index].parent

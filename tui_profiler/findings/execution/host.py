@@ -47,7 +47,7 @@ def _hosts(session: Session, tree: Tree) -> tuple[int, ...]:
     """Return the root, then its submodules by host time, most first."""
     windows = session.host_windows
     assert windows is not None
-    parts = [child for child in tree.children(0) if tree.nodes[child].kind == "module"]
+    parts = tree.modules_in(0)
     shares = {part: found.host for part in parts if (found := windows.shares(part)) is not None}
     slowest = sorted(shares, key=lambda part: (-shares[part], -(share_of_node(session, part) or 0)))
     return (0, *slowest)

@@ -41,7 +41,7 @@ import math
 import re
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
@@ -98,6 +98,7 @@ being raised (``LEAST_RAISED`` of ``probe/measure/ceilings/ceilings.py``), a nea
 data."""
 
 
+_WORK = ("macs", "flops", "input_bytes", "weight_bytes", "output_bytes", "ops", "uncosted")
 NO_FORMULA = "not counted: an operator has no formula"
 NOTHING_MOVED = "it moves nothing"
 BY_DATA = "how much work it has depends on the data: FLOPs and bytes are upper bounds"
@@ -733,8 +734,7 @@ def own_moved(tree: Tree, found: Floors, node: int) -> MoveSeconds:
     whole = found.moved(node, tree.ends[node])
     if tree.nodes[node].kind == "op":
         return whole
-    inside = [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
-    parts = [found.moved(child, tree.ends[child]) for child in inside]
+    parts = [found.moved(child, tree.ends[child]) for child in tree.modules_in(node)]
     return MoveSeconds(
         _rest(whole.good, [part.good for part in parts]),
         _rest(whole.at_most, [part.at_most for part in parts]),
@@ -755,21 +755,18 @@ def own_cost(tree: Tree, node: int) -> Cost:
     whole, nodes = tree.costs[node], tree.nodes
     if nodes[node].is_opaque or nodes[node].kind == "op":
         return whole
-    inside = [tree.costs[child] for child in tree.children(node) if nodes[child].kind == "module"]
-    if not inside:
+    return without(whole, [tree.costs[child] for child in tree.modules_in(node)])
+
+
+def without(whole: Cost, parts: Sequence[Cost]) -> Cost:
+    """Return work without that of parts inside; parameters are those of the whole."""
+    if not parts:
         return whole
-    return Cost(
-        parameters=whole.parameters,
-        parameter_bytes=whole.parameter_bytes,
-        macs=max(whole.macs - sum(cost.macs for cost in inside), 0),
-        flops=max(whole.flops - sum(cost.flops for cost in inside), 0),
-        input_bytes=max(whole.input_bytes - sum(cost.input_bytes for cost in inside), 0),
-        weight_bytes=max(whole.weight_bytes - sum(cost.weight_bytes for cost in inside), 0),
-        output_bytes=max(whole.output_bytes - sum(cost.output_bytes for cost in inside), 0),
-        ops=max(whole.ops - sum(cost.ops for cost in inside), 0),
-        uncosted=max(whole.uncosted - sum(cost.uncosted for cost in inside), 0),
-        trainable=whole.trainable,
-    )
+    left = {
+        name: max(getattr(whole, name) - sum(getattr(part, name) for part in parts), 0)
+        for name in _WORK
+    }
+    return replace(whole, **left)
 
 
 def certain_cost(tree: Tree, node: int) -> Cost:

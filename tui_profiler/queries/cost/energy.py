@@ -196,7 +196,7 @@ def closure(session: Session, node: int) -> Figure:
     tree = session.tree
     if tree is None:
         return Unknown("there is no tree")
-    inside = [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
+    inside = tree.modules_in(node)
     parts = [node_energy(session, child) for child in (node, *inside)]
     replays = [one.joules for one in parts if isinstance(one, NodeEnergy) and one.counts]
     if not inside or len(replays) < len(parts):

@@ -483,7 +483,7 @@ class _Sums:
 
         if tree.nodes[node].kind == "op":
             return figure(node)
-        modules = (child for child in tree.children(node) if tree.nodes[child].kind == "module")
+        modules = tree.modules_in(node)
         return max(figure(node) - sum(map(figure, modules)), 0)
 
 
@@ -514,8 +514,7 @@ def _owned(tree: Tree, root: int) -> dict[int, int]:
         node = tree.nodes[index]
         if node.kind == "op":
             continue
-        is_leaf = not any(tree.nodes[child].kind == "module" for child in tree.children(index))
-        if not node.weights and is_leaf:
+        if not node.weights and not tree.modules_in(index):
             # One that was not expanded has those of all modules inside.
             held = [(node.path, tree.costs[index].parameters)]
         else:

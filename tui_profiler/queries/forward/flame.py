@@ -27,7 +27,6 @@ from tui_profiler.queries.forward.strip import (
     Segment,
     Strip,
     as_written,
-    modules,
     weight,
 )
 from tui_profiler.queries.time.node_seconds import root_seconds
@@ -162,7 +161,7 @@ def _is_block(segment: Segment) -> bool:
 def _inside(scale: _Scale, outer: Segment) -> list[Segment]:
     """Share out the cells of a block over its modules and its own time."""
     tree = scale.tree
-    children = [(child, scale.weight(child)) for child in modules(tree, outer.first)]
+    children = [(child, scale.weight(child)) for child in tree.modules_in(outer.first)]
     inside = sum(each for _, each in children)
     if inside <= 0:
         return []

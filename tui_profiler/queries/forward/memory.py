@@ -6,7 +6,7 @@
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sized
+from collections.abc import Sized
 from functools import lru_cache
 from heapq import nlargest
 
@@ -151,11 +151,11 @@ def blocks(tree: Tree, memory: Memory) -> tuple[Block, ...]:
     They are the root's; one that has more than half of the steps stands aside for its own.
     """
     top = divided(tree)
-    modules = list(_inside(tree, top))
+    modules = tree.modules_in(top)
     while True:
         found = _steps_in(tree, memory, modules)
         large = next((m for m, (_, count) in found.items() if 2 * count > len(memory)), None)
-        inner = list(_inside(tree, large)) if large is not None else []
+        inner = tree.modules_in(large) if large is not None else []
         if large is None or not inner:
             break
         at = modules.index(large)
@@ -217,10 +217,6 @@ def shape_of(tree: Tree, living: AliveTensor) -> Tensor | None:
 
 def _aligned(size: int) -> int:
     return (size + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
-
-
-def _inside(tree: Tree, node: int) -> Iterator[int]:
-    return (child for child in tree.children(node) if tree.nodes[child].kind == "module")
 
 
 def _steps_in(tree: Tree, memory: Memory, modules: list[int]) -> dict[int, tuple[int, int]]:

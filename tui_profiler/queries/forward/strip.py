@@ -69,15 +69,10 @@ def divided(tree: Tree) -> int:
     """Return the node whose children the strip shows: the root, or below it the first with two."""
     node = 0
     while True:
-        inside = modules(tree, node)
+        inside = tree.modules_in(node)
         if len(inside) != 1:
             return node
         node = inside[0]
-
-
-def modules(tree: Tree, node: int) -> list[int]:
-    """Return the modules directly inside a node, in order."""
-    return [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
 
 
 def weight(session: Session, node: int, *, measured: bool) -> float:
@@ -105,7 +100,7 @@ def strip(session: Session, cells: int) -> Strip:
     node = divided(tree)
     weights = [
         (child, weight(session, child, measured=measured))
-        for child in modules(tree, node) or [node]
+        for child in tree.modules_in(node) or [node]
     ]
     return replace(
         laid_out(tree, weights, weight(session, 0, measured=measured), cells), measured=measured

@@ -108,7 +108,7 @@ class Inside(Struct, frozen=True):
 
 def is_block(tree: Tree, node: int) -> bool:
     """Tell whether a node holds modules."""
-    return any(tree.nodes[child].kind == "module" for child in tree.children(node))
+    return bool(tree.modules_in(node))
 
 
 def slowest_children(session: Session, node: int, most: int = 5) -> tuple[Inside, ...]:
@@ -116,7 +116,7 @@ def slowest_children(session: Session, node: int, most: int = 5) -> tuple[Inside
     tree = session.tree
     if tree is None:
         return ()
-    modules = [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
+    modules = tree.modules_in(node)
     seconds = {child: node_seconds(session, child) for child in modules}
     timed = any(value is not None for value in seconds.values())
     weight = seconds.get if timed else (lambda child: float(tree.weight_on_paper(child)))

@@ -79,8 +79,7 @@ def _own(timings: Timings, node: int, whole: float, inside: float) -> tuple[floa
 def _modules(session: Session, tree: Tree, node: int) -> list[TimePart]:
     found = [
         TimePart("module", tree.nodes[child].name, node_seconds(session, child) or 0.0)
-        for child in tree.children(node)
-        if tree.nodes[child].kind == "module"
+        for child in tree.modules_in(node)
     ]
     return sorted(found, key=lambda part: -part.seconds)
 
@@ -122,13 +121,13 @@ def _called_inside(session: Session, tree: Tree, node: int) -> list[int]:
     windows = session.windows
     assert windows is not None
     found: list[int] = []
-    pending = [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
+    pending = tree.modules_in(node)
     while pending:
         child = pending.pop()
         if windows.shares(child) is not None:
             found.append(child)
         else:
-            pending += [at for at in tree.children(child) if tree.nodes[at].kind == "module"]
+            pending += tree.modules_in(child)
     return found
 
 

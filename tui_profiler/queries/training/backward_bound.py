@@ -134,15 +134,8 @@ def limits(tree: Tree, ceilings: Ceilings, cost: CostColumns) -> Generator[None,
 
 def _own_work(tree: Tree, cost: CostColumns, node: int) -> Cost:
     """Return the work of a module's backward without that of modules inside."""
-    work = work_of(cost.of(node) or NO_COST)
-    inside = [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
-    parts = [work_of(cost.of(child) or NO_COST) for child in inside]
-    names = ("macs", "flops", "input_bytes", "weight_bytes", "output_bytes", "ops", "uncosted")
-    left = {
-        name: max(getattr(work, name) - sum(getattr(part, name) for part in parts), 0)
-        for name in names
-    }
-    return replace(work, **left)
+    parts = [work_of(cost.of(child) or NO_COST) for child in tree.modules_in(node)]
+    return bound.without(work_of(cost.of(node) or NO_COST), parts)
 
 
 @Incremental

@@ -134,8 +134,8 @@ def saved_by_modules(session: Session, most: int) -> Sequence[tuple[int, int]]:
     for node, one in enumerate(tree.nodes):
         if one.kind != "module":
             continue
-        inside = (child for child in tree.children(node) if tree.nodes[child].kind == "module")
-        own = _saved(session, node) - sum(_saved(session, child) for child in inside)
+        inside = sum(_saved(session, child) for child in tree.modules_in(node))
+        own = _saved(session, node) - inside
         if own > 0:
             found.append((node, own))
     return nlargest(most, found, key=lambda of: of[1])

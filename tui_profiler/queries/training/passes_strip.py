@@ -19,7 +19,6 @@ from tui_profiler.queries.forward.strip import (
     as_written,
     divided,
     laid_out,
-    modules,
 )
 from tui_profiler.queries.training.step import directions, timed_backward
 from tui_profiler.session import Session, Tree
@@ -52,7 +51,7 @@ def passes_strip(session: Session, cells: int, between: int) -> PassesStrip | No
         return None
     least = min(max(split_cells(seconds, room)[0], LEAST_CELLS), room - LEAST_CELLS)
     node = divided(tree)
-    inside = modules(tree, node) or [node]
+    inside = tree.modules_in(node) or [node]
     times = [directions(session, one) for one in inside]
     strips = []
     for place, (order, start, width) in enumerate(
@@ -121,5 +120,5 @@ def _within(
             start += size * before / whole
         if siblings[here] == node:
             break
-        siblings = modules(tree, siblings[here])
+        siblings = tree.modules_in(siblings[here])
     return start, stop

@@ -265,6 +265,5 @@ def _times(training: StepColumns, tree: Tree | None, node: int) -> Iterator[Node
     if (own := training.of(node)) is not None:
         yield own
     elif tree is not None:
-        for child in tree.children(node):
-            if tree.nodes[child].kind == "module":
-                yield from _times(training, tree, child)
+        for child in tree.modules_in(node):
+            yield from _times(training, tree, child)

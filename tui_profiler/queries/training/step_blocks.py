@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from tui_profiler.formatting.canvas import split_cells
 from tui_profiler.messages import SlowStep, known
-from tui_profiler.queries.forward.strip import as_written, modules
+from tui_profiler.queries.forward.strip import as_written
 from tui_profiler.queries.training.step import Part, PartName, directions, parts_of, step_parts
 from tui_profiler.session import Session, Tree
 
@@ -107,7 +107,7 @@ class _Inside:
             return ()
         node = root if block.node is None else block.node
         if node not in self._known:
-            inside = modules(self._tree, node)
+            inside = self._tree.modules_in(node)
             seconds = [directions(self._session, one) for one in inside]
             self._known[node] = (inside, [one for one, _ in seconds], [one for _, one in seconds])
         inside, forwards, backwards = self._known[node]

@@ -304,11 +304,7 @@ def _type(tree: Tree, node: int) -> str:
     if found.kind == "op":
         return found.type
     if found.type in CONTAINERS:
-        types = [
-            tree.nodes[child].type
-            for child in tree.children(node)
-            if tree.nodes[child].kind == "module"
-        ]
+        types = [tree.nodes[child].type for child in tree.modules_in(node)]
         if len(types) > 1 and len(set(types)) == 1:
             return f"{len(types)}× {types[0]}"
     return found.type

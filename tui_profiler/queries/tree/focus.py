@@ -71,7 +71,7 @@ def initial(tree: Tree) -> Focus:
     node = 0
     for _ in range(min(MOST_WRAPPERS, len(tree))):
         unfolded[node] = 1
-        inside = [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
+        inside = tree.modules_in(node)
         if len(inside) != 1:
             break
         node = inside[0]

@@ -93,5 +93,4 @@ def _seconds(tree: Tree, node: int, sheet: DataSheet) -> float:
 
 
 def _inside(tree: Tree, node: int, sheet: DataSheet) -> float:
-    inside = (child for child in tree.children(node) if tree.nodes[child].kind == "module")
-    return sum(_seconds(tree, child, sheet) for child in inside)
+    return sum(_seconds(tree, child, sheet) for child in tree.modules_in(node))

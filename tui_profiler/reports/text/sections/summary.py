@@ -125,8 +125,7 @@ def _most_expensive(session: Session, tree: Tree) -> str:
 
 
 def _own(tree: Tree, node: int, column: totals.Column) -> int:
-    inside = [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
-    of_inside = sum(getattr(tree.costs[child], column) for child in inside)
+    of_inside = sum(getattr(tree.costs[child], column) for child in tree.modules_in(node))
     return int(getattr(tree.costs[node], column) - of_inside)
 
 
