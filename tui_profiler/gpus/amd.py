@@ -98,28 +98,16 @@ class Amd:
         self._session = Opened(self._open, lambda _: None)
 
     def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
-        """Ask every GPU for all its figures; at most 200 ms of it for what throttles them.
-
-        Args:
-            now: Seconds of a clock that only goes forward.
-        """
+        """Ask every GPU for all its figures; at most 200 ms of it for what throttles them."""
         seen = [_serial(uuid) for uuid in self._cuda_uuids() or ()]
         return self._each(now, lambda one: one.gpu(seen))
 
     def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
-        """Ask every GPU for energy and power.
-
-        Args:
-            now: As for ``gpus``.
-        """
+        """Ask every GPU for energy and power."""
         return self._each(now, _Device.energy)
 
     def processes(self, now: float) -> tuple[OfProcesses, ...] | Unknown:
-        """Return the processes that use each GPU.
-
-        Args:
-            now: As for ``gpus``.
-        """
+        """Return the processes that use each GPU."""
         return self._each(now, lambda one: OfProcesses(one.index, one.processes(), one.uuid))
 
     def close(self) -> None:

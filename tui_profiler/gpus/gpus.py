@@ -67,6 +67,8 @@ NUMBERS = Numbers()
 class Gpus:
     """One session with each driver: opened at the first question, to be closed.
 
+    The questions are those of ``Driver``.
+
     Args:
         device_indices: NVML's numbers of the GPUs to ask, which ``CUDA_VISIBLE_DEVICES`` does not
             change, and no other vendor's; None for all.
@@ -93,11 +95,7 @@ class Gpus:
         self._numbers = numbers
 
     def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
-        """Ask every GPU for all its figures.
-
-        Args:
-            now: Seconds of a clock that only goes forward.
-        """
+        """Ask every GPU for all its figures."""
 
         def numbered(gpu: Gpu, number_of: Callable[[int], int]) -> Gpu:
             number = number_of(gpu.index)
@@ -106,11 +104,7 @@ class Gpus:
         return self._each(lambda one: one.gpus(now), numbered, unknown_gpu)
 
     def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
-        """Ask every GPU for energy and power.
-
-        Args:
-            now: As for ``gpus``.
-        """
+        """Ask every GPU for energy and power."""
 
         def numbered(one: EnergyOfGpu, number_of: Callable[[int], int]) -> EnergyOfGpu:
             number = number_of(one.number)
@@ -122,11 +116,7 @@ class Gpus:
         return self._each(lambda one: one.energy(now), numbered, failed)
 
     def processes(self, now: float) -> tuple[OfProcesses, ...] | Unknown:
-        """Return the number of each GPU, and the processes that use it.
-
-        Args:
-            now: As for ``gpus``.
-        """
+        """Return the number of each GPU, and the processes that use it."""
         return self._each(
             lambda one: one.processes(now),
             lambda of, number_of: of._replace(number=number_of(of.number)),

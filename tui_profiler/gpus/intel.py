@@ -103,27 +103,15 @@ class Intel:
         """Half a minute after one was lost: until then the others answer."""
 
     def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
-        """Ask every GPU for all its figures.
-
-        Args:
-            now: Seconds of a clock that only goes forward.
-        """
+        """Ask every GPU for all its figures."""
         return self._each(now, _Device.gpu)
 
     def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
-        """Ask every GPU for energy and power.
-
-        Args:
-            now: As for ``gpus``.
-        """
+        """Ask every GPU for energy and power."""
         return self._each(now, _Device.energy)
 
     def processes(self, now: float) -> tuple[OfProcesses, ...] | Unknown:
-        """Return the processes that use each GPU.
-
-        Args:
-            now: As for ``gpus``.
-        """
+        """Return the processes that use each GPU."""
         return self._each(now, lambda one: OfProcesses(one.index, one.processes(), one.uuid))
 
     def close(self) -> None:
@@ -255,21 +243,14 @@ class _Device:
 
     def processes(self) -> tuple[GpuProcess, ...] | Unknown:
         """Return the processes that use it, most memory first; at most ``MOST_PROCESSES``."""
-        many = ctypes.c_uint32(0)
-        function = self._library.zesDeviceProcessesGetState
-        code = function(self._handle, ctypes.byref(many), None)
-        states = (self._library.zes_process_state_t * many.value)()
-        for state in states:
-            state.stype = self._library.ZES_STRUCTURE_TYPE_PROCESS_STATE
-        if not code and many.value:
-            code = function(self._handle, ctypes.byref(many), states)
-        if code:
-            return self._failed(code)
-        found = [
-            GpuProcess(int(one.processId), float(one.memSize), _NO_SHARE)
-            for one in states[: many.value]
-        ]
-        return most_memory_first(found)
+        states = self._states(
+            "zesDeviceProcessesGetState", self._handle, "zes_process_state_t", "PROCESS_STATE"
+        )
+        if isinstance(states, Unknown):
+            return states
+        return most_memory_first(
+            GpuProcess(int(one.processId), float(one.memSize), _NO_SHARE) for one in states
+        )
 
     def _domains(self, listing: str, kind: str, short: str, properties: str = "") -> list[_Domain]:
         """List what is read by a handle of its own, with what it is."""
@@ -341,18 +322,16 @@ class _Device:
 
     def _limit_watts(self) -> Figure:
         """Return the limit for long times."""
-        library = self._library
         for domain in _whole(self._powers):
-            many = ctypes.c_uint32(0)
-            code = library.zesPowerGetLimitsExt(domain.handle, ctypes.byref(many), None)
-            limits = (library.zes_power_limit_ext_desc_t * many.value)()
-            for limit in limits:
-                limit.stype = library.ZES_STRUCTURE_TYPE_POWER_LIMIT_EXT_DESC
-            if not code and many.value:
-                code = library.zesPowerGetLimitsExt(domain.handle, ctypes.byref(many), limits)
-            if code:
-                return self._failed(code)
-            for one in limits[: many.value]:
+            limits = self._states(
+                "zesPowerGetLimitsExt",
+                domain.handle,
+                "zes_power_limit_ext_desc_t",
+                "POWER_LIMIT_EXT_DESC",
+            )
+            if isinstance(limits, Unknown):
+                return limits
+            for one in limits:
                 if one.level == _SUSTAINED and one.limitUnit == _OF_POWER and one.limit > 0:
                     return float(one.limit / 1e3)
         return NOT_TOLD
@@ -382,6 +361,17 @@ class _Device:
             found.stype = getattr(self._library, f"ZES_STRUCTURE_TYPE_{constant}")
         code = getattr(self._library, function)(handle, ctypes.byref(found))
         return self._failed(code) if code else found
+
+    def _states(self, function: str, handle: Any, struct: str, constant: str) -> Any:
+        """Read all structs that a function lists, or say why not."""
+        many, list_states = ctypes.c_uint32(0), getattr(self._library, function)
+        code = list_states(handle, ctypes.byref(many), None)
+        states = (getattr(self._library, struct) * many.value)()
+        for state in states:
+            state.stype = getattr(self._library, f"ZES_STRUCTURE_TYPE_{constant}")
+        if not code and many.value:
+            code = list_states(handle, ctypes.byref(many), states)
+        return self._failed(code) if code else states[: many.value]
 
     def _failed(self, code: int) -> Unknown:
         self.is_gone = self.is_gone or code in _GONE

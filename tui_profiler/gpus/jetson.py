@@ -63,11 +63,7 @@ class Jetson:
         self._files = _found(root)
 
     def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
-        """Ask every GPU for all its figures.
-
-        Args:
-            now: Seconds of a clock that only goes forward.
-        """
+        """Ask every GPU for all its figures."""
         answer = self._nvml.gpus(now)
         if self._files is None:
             return answer
@@ -77,11 +73,7 @@ class Jetson:
         return (_filled(answer[0], own),) if len(answer) == 1 else answer
 
     def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
-        """Ask every GPU for energy and power.
-
-        Args:
-            now: As for ``gpus``.
-        """
+        """Ask every GPU for energy and power."""
         answer = self._nvml.energy(now)
         if self._files is None:
             return answer
@@ -94,11 +86,7 @@ class Jetson:
         return answer
 
     def processes(self, now: float) -> tuple[OfProcesses, ...] | Unknown:
-        """Return the processes that use each GPU; files do not tell.
-
-        Args:
-            now: As for ``gpus``.
-        """
+        """Return the processes that use each GPU; files do not tell."""
         answer = self._nvml.processes(now)
         is_known = not isinstance(answer, Unknown) or self._files is None
         return answer if is_known else (OfProcesses(0, NOT_TOLD, ""),)

@@ -152,20 +152,12 @@ class Nvml:
         self._devices: dict[int, Device] = {}
 
     def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
-        """Ask every GPU for all its figures.
-
-        Args:
-            now: Seconds of a clock that only goes forward.
-        """
+        """Ask every GPU for all its figures."""
         found = self._each(now, Device.gpu)
         return found if isinstance(found, Unknown) else self._numbered(found)
 
     def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
-        """Ask every GPU for its name, joules since the driver was loaded, watts, and their limit.
-
-        Args:
-            now: As for ``gpus``.
-        """
+        """Ask every GPU for joules since the driver was loaded, watts, and their limit."""
         return self._each(
             now,
             lambda one: EnergyOfGpu(
@@ -174,11 +166,7 @@ class Nvml:
         )
 
     def processes(self, now: float) -> tuple[OfProcesses, ...] | Unknown:
-        """Return the number of each GPU, and the processes that use it.
-
-        Args:
-            now: As for ``gpus``.
-        """
+        """Return the number of each GPU, and the processes that use it."""
         return self._each(now, lambda one: OfProcesses(one.index, one.processes(), one.uuid))
 
     def close(self) -> None:
