@@ -36,6 +36,7 @@ and stays uncosted.
 Letters: n rows and columns, m rows, k right-hand sides; any axes before them are a batch.
 """
 
+from collections.abc import Callable
 from math import ceil, log2, prod
 
 import torch
@@ -96,10 +97,7 @@ def _elements(call: Call) -> int:
     """Elements of the output; of an operator on lists (``_foreach_add_``), of its first list."""
     if not call.signature.name.startswith("aten::_foreach_"):
         return call.output_elements()
-    tensors = call.args[0]
-    if not isinstance(tensors, list | tuple):
-        raise TypeError(f"{call.signature.name}: first argument is not a list")
-    return sum(tensor.numel() for tensor in tensors)
+    return sum(tensor.numel() for tensor in call.items("self"))
 
 
 def _complex_factor(call: Call, flops: int) -> int:
@@ -107,7 +105,9 @@ def _complex_factor(call: Call, flops: int) -> int:
     return 6 if is_product else 2 * flops
 
 
-def _per_input(flops: int) -> Formula:
+def per_input(flops: int) -> Formula:
+    """Return a formula of so many FLOP per element of the first tensor that is passed."""
+
     def count(call: Call) -> int:
         return flops * call.first().numel() if stands_for_reals(call.first()) else 0
 
@@ -119,7 +119,7 @@ def _enter_tables() -> None:
         for name in names.split():
             ARITHMETIC.add(_per_output(flops), f"aten::{name}", f"aten::_foreach_{name}")
     for flops, names in PER_INPUT.items():
-        ARITHMETIC.add(_per_input(flops), *(f"aten::{name}" for name in names.split()))
+        ARITHMETIC.add(per_input(flops), *(f"aten::{name}" for name in names.split()))
 
 
 _enter_tables()
@@ -174,10 +174,14 @@ def _rms_norm(call: Call) -> int:
     "aten::avg_pool3d",
 )
 def _pooling(call: Call) -> int:
+    return pooling_window(call) * call.output_elements()
+
+
+def pooling_window(call: Call) -> int:
+    """Count the elements of a window of pooling, whose name ends in its number of axes."""
     kernel = call.numbers("kernel_size")
-    axes = {"1": 1, "2": 2, "3": 3}[call.signature.name.partition("pool")[2][0]]
-    window = prod(kernel) if len(kernel) == axes else kernel[0] ** axes
-    return window * call.output_elements()
+    axes = int(call.signature.name.partition("pool")[2][0])
+    return prod(kernel) if len(kernel) == axes else kernel[0] ** axes
 
 
 def _interpolation(points: int) -> Formula:
@@ -362,7 +366,8 @@ def _added_matrix_and_activation(call: Call) -> int:
 
 
 @ARITHMETIC.register(*ATTENTION)
-def _scores(call: Call) -> int:
+def attention_scores(call: Call) -> int:
+    """Count what is computed for each score, products apart."""
     query, key = call.shape("query"), call.shape("key")
     masked = call.has("attn_mask") or call.has("attn_bias")
     return prod(query[:-1]) * key[-2] * (6 + masked)
@@ -396,23 +401,28 @@ def _transformer_encoder_layer(call: Call) -> int:
     return attention + feed_forward + norms_and_residuals
 
 
-@ARITHMETIC.register("aten::mkldnn_rnn_layer")
-def _one_recurrent_layer(call: Call) -> int:
-    steps = prod(call.shape("input")[:-1])
-    per_unit = per_hidden_unit(call.number("mode"), call.flag("has_biases"))
-    return steps * call.number("hidden_size") * per_unit
+def one_recurrent_layer(per_unit: Callable[[int, bool], int]) -> Formula:
+    """Return a formula of what a layer's mode, and whether it has biases, take per hidden unit."""
+
+    def count(call: Call) -> int:
+        steps = prod(call.shape("input")[:-1])
+        each = per_unit(call.number("mode"), call.flag("has_biases"))
+        return steps * call.number("hidden_size") * each
+
+    return count
 
 
-@ARITHMETIC.register("aten::_cudnn_rnn", "aten::miopen_rnn")
-def _recurrent_layers(call: Call) -> int:
-    weights = call.get("weight")
-    if not isinstance(weights, list | tuple):
-        raise TypeError("weights of a recurrent layer are not a list")
-    steps = prod(call.shape("input")[:-1])
-    directions = 2 if call.flag("bidirectional") else 1
-    units = call.number("hidden_size") * call.number("num_layers") * directions
-    biased = any(weight.dim() == 1 for weight in weights)
-    return steps * units * per_hidden_unit(call.number("mode"), biased)
+def recurrent_layers(per_unit: Callable[[int, bool], int]) -> Formula:
+    """Return the same of several layers."""
+
+    def count(call: Call) -> int:
+        steps = prod(call.shape("input")[:-1])
+        directions = 2 if call.flag("bidirectional") else 1
+        units = call.number("hidden_size") * call.number("num_layers") * directions
+        biased = any(weight.dim() == 1 for weight in call.items("weight"))
+        return steps * units * per_unit(call.number("mode"), biased)
+
+    return count
 
 
 def per_hidden_unit(mode: int, biased: bool) -> int:
@@ -423,6 +433,10 @@ def per_hidden_unit(mode: int, biased: bool) -> int:
     """
     gate = 3 if biased else 1
     return {LSTM: 4 * gate + 12 + 2 + 4, GRU: 3 * gate + 8 + 1 + 1 + 3}.get(mode, gate + 1)
+
+
+ARITHMETIC.add(one_recurrent_layer(per_hidden_unit), "aten::mkldnn_rnn_layer")
+ARITHMETIC.add(recurrent_layers(per_hidden_unit), "aten::_cudnn_rnn", "aten::miopen_rnn")
 
 
 @ARITHMETIC.register("aten::_thnn_fused_lstm_cell")

@@ -29,11 +29,17 @@ SGD 1, Adagrad 8, and decay 1, momentum 2 |
 
 from math import ceil, prod
 
-import torch
-
-from tui_profiler.probe.cost.arithmetic import ARITHMETIC
-from tui_profiler.probe.cost.call import Call, Shape, stands_for_reals
-from tui_profiler.probe.cost.macs import MACS, attention_macs
+from tui_profiler.probe.cost import macs
+from tui_profiler.probe.cost.arithmetic import (
+    ARITHMETIC,
+    attention_scores,
+    one_recurrent_layer,
+    per_input,
+    pooling_window,
+    recurrent_layers,
+)
+from tui_profiler.probe.cost.call import Call
+from tui_profiler.probe.cost.macs import GRU, LSTM, MACS, attention_macs
 
 PER_GRADIENT = {
     1: """threshold_backward rrelu_with_noise_backward adaptive_max_pool2d_backward
@@ -58,29 +64,16 @@ PER_GRADIENT = {
 """FLOP per element of the first argument, the gradient that comes in. silu: sigmoid 4, x·(1−s), +1,
 two products; mish: sigmoid 4, softplus 3, tanh 1, and their six sums and products."""
 
-_LSTM = 2
 _FOR_INPUT, _FOR_WEIGHT, _FOR_BIAS = range(3)
 
 
-def _enter_table() -> None:
-    for flops, names in PER_GRADIENT.items():
-
-        def count(call: Call, flops: int = flops) -> int:
-            given = call.first()
-            return flops * given.numel() if stands_for_reals(given) else 0
-
-        ARITHMETIC.add(count, *(f"aten::{name}" for name in names.split()))
-
-
-_enter_table()
+for _flops, _names in PER_GRADIENT.items():
+    ARITHMETIC.add(per_input(_flops), *(f"aten::{name}" for name in _names.split()))
 
 
 def _wanted(call: Call) -> tuple[bool, ...]:
     """Return for which inputs of the forward a gradient is computed."""
-    mask = call.get("output_mask")
-    if not isinstance(mask, list | tuple):
-        raise TypeError(f"{call.signature.name}: output_mask is not a list")
-    return tuple(map(bool, mask))
+    return tuple(map(bool, call.items("output_mask")))
 
 
 @MACS.register("aten::convolution_backward", "aten::convolution_backward_overrideable")
@@ -100,27 +93,19 @@ def _bias_of_convolution(call: Call) -> int:
     return call.elements("grad_output") if _wanted(call)[_FOR_BIAS] else 0
 
 
-@MACS.register(
+_ATTENTION = (
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
     "aten::_scaled_dot_product_flash_attention_backward",
     "aten::_scaled_dot_product_efficient_attention_backward",
     "aten::_scaled_dot_product_cudnn_attention_backward",
     "aten::_scaled_dot_product_fused_attention_overrideable_backward",
 )
+
+
+@MACS.register(*_ATTENTION)
 def _attention(call: Call) -> int:
     """Gradients of the values and of the weights, then of query and key: twice the forward."""
     return 2 * attention_macs(call.shape("query"), call.shape("key"), call.shape("value"))
-
-
-_ATTENTION = frozenset(
-    {
-        "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
-        "aten::_scaled_dot_product_flash_attention_backward",
-        "aten::_scaled_dot_product_efficient_attention_backward",
-        "aten::_scaled_dot_product_cudnn_attention_backward",
-        "aten::_scaled_dot_product_fused_attention_overrideable_backward",
-    }
-)
 
 
 def recomputed_macs(call: Call) -> int:
@@ -136,12 +121,8 @@ def recomputed_macs(call: Call) -> int:
     return prod(query[:-1]) * key[-2] * query[-1]
 
 
-@ARITHMETIC.register(*_ATTENTION)
-def _scores(call: Call) -> int:
-    """Per score: scale and exp of the scores again, a difference, two products, a scale; a mask."""
-    query, key = call.shape("query"), call.shape("key")
-    is_masked = call.has("attn_mask") or call.has("attn_bias")
-    return (6 + is_masked) * prod(query[:-1]) * key[-2]
+# Per score: scale and exp of the scores again, a difference, two products, a scale; a mask.
+ARITHMETIC.add(attention_scores, *_ATTENTION)
 
 
 @ARITHMETIC.register("aten::gelu_backward")
@@ -210,10 +191,7 @@ def _weights_of_bags(call: Call) -> int:
 
 @ARITHMETIC.register("aten::avg_pool2d_backward", "aten::avg_pool3d_backward")
 def _average_pool(call: Call) -> int:
-    kernel = call.numbers("kernel_size")
-    axes = 3 if "3d" in call.signature.name else 2
-    window = prod(kernel) if len(kernel) == axes else kernel[0] ** axes
-    return window * call.elements("grad_output")
+    return pooling_window(call) * call.elements("grad_output")
 
 
 @ARITHMETIC.register(
@@ -280,33 +258,9 @@ def _one_recurrent_layer(call: Call) -> int:
     return 2 * length * batch * (call.elements("weight1") + call.elements("weight2"))
 
 
-@ARITHMETIC.register("aten::mkldnn_rnn_layer_backward")
-def _steps_of_one_layer(call: Call) -> int:
-    steps = prod(call.shape("input")[:-1])
-    per_unit = _per_hidden_unit(call.number("mode"), call.flag("has_biases"))
-    return steps * call.number("hidden_size") * per_unit
-
-
 @MACS.register("aten::_cudnn_rnn_backward", "aten::miopen_rnn_backward")
 def _recurrent_layers(call: Call) -> int:
-    steps = prod(call.shape("input")[:-1])
-    return 2 * steps * sum(prod(shape) for shape in _weights(call) if len(shape) == 2)
-
-
-@ARITHMETIC.register("aten::_cudnn_rnn_backward", "aten::miopen_rnn_backward")
-def _steps_of_layers(call: Call) -> int:
-    steps = prod(call.shape("input")[:-1])
-    directions = 2 if call.flag("bidirectional") else 1
-    units = call.number("hidden_size") * call.number("num_layers") * directions
-    is_biased = any(len(shape) == 1 for shape in _weights(call))
-    return steps * units * _per_hidden_unit(call.number("mode"), is_biased)
-
-
-def _weights(call: Call) -> list[Shape]:
-    weights = call.get("weight")
-    if not isinstance(weights, list | tuple):
-        raise TypeError("weights of a recurrent layer are not a list")
-    return [tuple(weight.shape) for weight in weights]
+    return 2 * macs.recurrent_layers(call)
 
 
 def _per_hidden_unit(mode: int, is_biased: bool) -> int:
@@ -315,26 +269,27 @@ def _per_hidden_unit(mode: int, is_biased: bool) -> int:
     LSTM: gradient of the output gate 1, of the cell 5 + 1, of four factors 4, derivatives of the
     gates 12; GRU: of the new gate 4, the update 5, the reset 4, of hidden state and product 2.
     """
-    if mode == _LSTM:
-        return 23 + 4 * is_biased
-    return 15 + 6 * is_biased
+    return 23 + 4 * is_biased if mode == LSTM else 15 + 6 * is_biased
+
+
+ARITHMETIC.add(one_recurrent_layer(_per_hidden_unit), "aten::mkldnn_rnn_layer_backward")
+ARITHMETIC.add(
+    recurrent_layers(_per_hidden_unit), "aten::_cudnn_rnn_backward", "aten::miopen_rnn_backward"
+)
 
 
 @ARITHMETIC.register("aten::_thnn_fused_lstm_cell_backward_impl")
 def _fused_lstm_cell(call: Call) -> int:
-    return call.elements("cx") * _per_hidden_unit(_LSTM, call.flag("has_bias"))
+    return call.elements("cx") * _per_hidden_unit(LSTM, call.flag("has_bias"))
 
 
 @ARITHMETIC.register("aten::_thnn_fused_gru_cell_backward")
 def _fused_gru_cell(call: Call) -> int:
-    return call.elements("grad_hy") * _per_hidden_unit(3, call.flag("has_bias"))
+    return call.elements("grad_hy") * _per_hidden_unit(GRU, call.flag("has_bias"))
 
 
 def _parameters(call: Call) -> int:
-    stepped = call.get("self")
-    if not isinstance(stepped, list | tuple):
-        raise TypeError(f"{call.signature.name}: parameters are not a list")
-    return sum(tensor.numel() for tensor in stepped if isinstance(tensor, torch.Tensor))
+    return sum(tensor.numel() for tensor in call.items("self"))
 
 
 @ARITHMETIC.register("aten::_fused_adam", "aten::_fused_adamw")

@@ -1,10 +1,10 @@
 """One operator call as formulas see it, by the names of its schema; tables of formulas."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 
@@ -119,9 +119,14 @@ class Call:
         value = self.get(name)
         if isinstance(value, int):
             return (value,)
+        return tuple(int(item) for item in self.items(name))
+
+    def items(self, name: str) -> Sequence[Any]:
+        """Return a list argument."""
+        value = self.get(name)
         if not isinstance(value, list | tuple):
             raise TypeError(f"{self.signature.name}: {name} is not a list")
-        return tuple(int(item) for item in value)
+        return value
 
     def tensor(self, name: str) -> torch.Tensor:
         """Return a tensor argument."""
@@ -175,6 +180,7 @@ class Call:
 
 Formula: TypeAlias = Callable[[Call], int | None]
 """A count for one call; None where it depends on values that are not known."""
+_F = TypeVar("_F", bound=Formula)
 
 
 class FormulaTable:
@@ -194,10 +200,10 @@ class FormulaTable:
                 raise ValueError(f"{name} has two formulas")
             self._formulas[name] = formula
 
-    def register(self, *names: str) -> Callable[[Formula], Formula]:
+    def register(self, *names: str) -> Callable[[_F], _F]:
         """Enter the decorated function under each name."""
 
-        def enter(formula: Formula) -> Formula:
+        def enter(formula: _F) -> _F:
             self.add(formula, *names)
             return formula
 

@@ -192,13 +192,10 @@ def _one_recurrent_layer(call: Call) -> int:
 
 
 @MACS.register("aten::_cudnn_rnn", "aten::miopen_rnn")
-def _recurrent_layers(call: Call) -> int:
+def recurrent_layers(call: Call) -> int:
     """weight: a list; those with two axes are multiplied once per step and sample."""
-    weights = call.get("weight")
-    if not isinstance(weights, list | tuple):
-        raise TypeError("weights of a recurrent layer are not a list")
     steps = prod(call.shape("input")[:-1])
-    return int(steps * sum(w.numel() for w in weights if w.dim() == 2))
+    return int(steps * sum(w.numel() for w in call.items("weight") if w.dim() == 2))
 
 
 @MACS.register("aten::_trilinear")
