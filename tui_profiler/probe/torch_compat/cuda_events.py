@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -43,8 +43,8 @@ class _Streams:
         return stream
 
 
-class Events:
-    """Makes events on the streams of one device.
+class CudaDevice:
+    """A GPU of CUDA's that a model is on: makes events on its streams, and asks about them.
 
     Args:
         device: index of it. A thread's current device may be another: setting an event there would
@@ -56,7 +56,7 @@ class Events:
         self._streams = _Streams()
         self._class: Any = None
 
-    def new(self) -> Any:
+    def event(self) -> Any:
         """Return an event that is not set yet: with ``record``, ``query`` and ``elapsed_time``."""
         if self._class is None:
             self._class = self._make_class()
@@ -78,22 +78,24 @@ class Events:
 
         return type("TimingEvent", (_Base,), {"record": record})
 
+    def seconds_between(self, began: Any, ended: Any) -> float:
+        """Return the time between two events that were reached."""
+        return float(began.elapsed_time(ended)) / 1e3
 
-def milliseconds_between(began: Any, ended: Any) -> float:
-    """Return the time between two events that were reached."""
-    return float(began.elapsed_time(ended))
+    def is_capturing(self) -> bool:
+        """Return whether what is launched on the current stream becomes part of a CUDA graph.
 
+        The current one: also where the current device is another than the model's.
+        """
+        return torch.cuda.is_current_stream_capturing()
 
-def is_capturing() -> bool:
-    """Return whether what is launched on the current stream becomes part of a CUDA graph.
-
-    The current one: also where the current device is another than the model's.
-    """
-    return torch.cuda.is_current_stream_capturing()
+    def asking(self) -> AbstractContextManager[None]:
+        """Return what questions about events are asked in, so that they disturb no capture."""
+        return _beside_captures()
 
 
 @contextmanager
-def beside_captures() -> Iterator[None]:
+def _beside_captures() -> Iterator[None]:
     """Ask about events without ending a capture of a CUDA graph on another thread.
 
     While one thread captures in the global mode, which is torch's default, a question about an

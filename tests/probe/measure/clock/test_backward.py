@@ -19,6 +19,7 @@ from tests.probe.watch.watched_model import TORCHS_OWN, Net, has_times, sockets
 from tests.viewer import Viewer, place_of, wait_until
 from tui_profiler import watch
 from tui_profiler.messages import ModeSeen
+from tui_profiler.messages.program import ENOUGH_FORWARDS
 from tui_profiler.probe.measure.clock.backward import (
     ALIKE,
     MOST_BRIEF,
@@ -296,7 +297,9 @@ def test_a_compiled_step_is_compiled_the_same() -> None:
 
 
 def has_modes(session: Session) -> bool:
-    return has_times(session) and session.mode is not None and session.mode.forwards > 40
+    # Beyond so many forwards nothing is told again.
+    is_enough = session.mode is not None and session.mode.forwards >= ENOUGH_FORWARDS
+    return has_times(session) and is_enough
 
 
 def seen_of(net: nn.Module, run: Callable[[], object]) -> Session:

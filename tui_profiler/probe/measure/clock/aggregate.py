@@ -17,10 +17,10 @@
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
-from struct import Struct
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 from torch import nn
 
@@ -29,7 +29,7 @@ from tui_profiler.probe.measure.clock.clock import Forward
 from tui_profiler.probe.measure.clock.cpu_times import CpuTimes
 from tui_profiler.probe.measure.clock.forward_pattern import Pattern, Patterns
 from tui_profiler.probe.measure.clock.thread_usage import ThreadUsage
-from tui_profiler.probe.measure.clock.totals_columns import Columns, ForwardColumns
+from tui_profiler.probe.measure.clock.totals_columns import Columns
 from tui_profiler.probe.measure.clock.tree_index import TreeIndex
 from tui_profiler.probe.measure.clock.warm_up import Throughput, WarmUp
 
@@ -62,7 +62,6 @@ LEAST_FACTOR = 1.5
 _Groups: TypeAlias = dict[tuple[int, bool], tuple[Pattern, list[Forward]]]
 
 _NO_SCHEDSTAT = Unknown("this kernel has no /proc/thread-self/schedstat")
-_SECONDS = Struct("d")
 
 
 class _Sort:
@@ -82,8 +81,8 @@ class _Sort:
         """Seconds that one of a hundred takes longer than."""
         self._slowest = 0.0
         """Seconds of the slowest that was kept."""
-        self._next_slow: _Slow | None = None
-        """The slowest since one was told last."""
+        self._next_slow: SlowForward | None = None
+        """The slowest since one was told last; it began by the clock that forwards are timed by."""
 
     def add(self, seconds: float) -> None:
         """Count one forward."""
@@ -119,13 +118,21 @@ class _Sort:
         before = self._next_slow
         is_kept = took > min(self._slow, self._slowest)
         is_kept = is_kept and (before is None or took > before.seconds)
+        is_kept = is_kept and len(pattern.nodes) <= MOST_SLOW_NODES
         kept = self.columns.add(pattern, durations, usual, usage, slowest if is_kept else None)
         self.measured += len(seconds)
         if kept is not None:
-            number = self.measured - len(seconds) + slowest + 1
             self._slowest = max(self._slowest, took)
-            began = float(times[slowest, 0, -1])
-            self._next_slow = _Slow(number, began, took, usage[slowest], kept)
+            self._next_slow = SlowForward(
+                at=0.0,
+                forward=self.measured - len(seconds) + slowest + 1,
+                seconds=took,
+                thread=_thread_time(usage[slowest]),
+                nodes=kept.nodes.tobytes(),
+                whole=kept.whole.tobytes(),
+                own=kept.own.tobytes(),
+                began=float(times[slowest, 0, -1]),
+            )
 
     def slow(self, at: float, now: float) -> SlowForward | None:
         """Return the slowest since the last time, if slower than 99 of 100 or than all before.
@@ -135,32 +142,9 @@ class _Sort:
             now: the same moment by the clock that forwards are timed by.
         """
         found, self._next_slow = self._next_slow, None
-        if found is None:
+        if found is None or found.began is None:
             return None
-        columns = found.columns
-        if len(columns.nodes) > MOST_SLOW_NODES:
-            return None  # It would not fit into a message.
-        return SlowForward(
-            at=at,
-            forward=found.forward,
-            seconds=found.seconds,
-            thread=_thread_time(found.usage),
-            nodes=columns.nodes.tobytes(),
-            whole=columns.whole.tobytes(),
-            own=columns.own.tobytes(),
-            began=at - (now - found.began),
-        )
-
-
-class _Slow(NamedTuple):
-    """A forward that is told whole."""
-
-    forward: int
-    began: float
-    """By the clock that forwards are timed by."""
-    seconds: float
-    usage: Floats
-    columns: ForwardColumns
+        return replace(found, at=at, began=at - (now - found.began))
 
 
 class Aggregator:
@@ -202,17 +186,17 @@ class Aggregator:
         groups: _Groups = {}
         taken = 0
         for forward in forwards:
-            start, end = _root_times(forward)
+            seconds = forward.seconds
             self._early += is_early
-            if not is_early and not self._warm_up.takes(end - start):
+            if not is_early and not self._warm_up.takes(seconds):
                 if not self.is_warm:
                     groups.clear()
                     self._begin()
                     self.is_warm = True
-                self._throughput.add(forward.since, end, self._batch)
+                self._throughput.add(forward.since, forward.ended, self._batch)
             elif self.is_warm:
                 continue
-            sort, seconds = self._sort(forward), end - start - forward.reading_seconds
+            sort, seconds = self._sort(forward), seconds - forward.reading_seconds
             sort.add(seconds)
             if forward.used:
                 if sort.is_usual(np.array([seconds])).all():
@@ -267,32 +251,18 @@ class Aggregator:
             latency_p95=p95,
             per_second=self._throughput.per_second(),
             window=self.window,
-            nodes=columns["nodes"],
-            calls=columns["calls"],
-            total=columns["total"],
-            own=columns["own"],
-            last=columns["last"],
-            p50=columns["p50"],
-            p95=columns["p95"],
-            maximum=columns["maximum"],
-            per_forward=columns["per_forward"],
-            own_per_forward=columns["own_per_forward"],
             left_out=shown.columns.left_out,
             gaps=self._throughput.gaps,
             as_traced=is_as_traced,
             others=rest.forwards,
             others_share=rest.seconds / (shown.seconds + rest.seconds) if rest.forwards else 0.0,
             cold=is_cold,
-            mean_per_forward=columns["mean_per_forward"],
-            own_mean_per_forward=columns["own_mean_per_forward"],
             mean_forwards=shown.columns.mean_forwards,
             outliers=shown.columns.outliers,
             thread=_thread_time(shown.columns.usage),
             cpu_forwards=self._cpu.forwards if cpu else 0,
-            cpu_per_forward=cpu.get("cpu_per_forward", b""),
-            own_cpu_per_forward=cpu.get("own_cpu_per_forward", b""),
-            unwaited_per_forward=cpu.get("unwaited_per_forward", b""),
-            own_unwaited_per_forward=cpu.get("own_unwaited_per_forward", b""),
+            **columns,
+            **cpu,
         )
 
     def slow(self, at: float, now: float) -> SlowForward | None:
@@ -360,13 +330,6 @@ def quantiles(ordered: Sequence[float], shares: Sequence[float]) -> list[float]:
         low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
         found.append(low + (high - low) * (share * (len(ordered) - 1) - below))
     return found
-
-
-def _root_times(forward: Forward) -> tuple[float, float]:
-    calls = len(forward.modules)
-    (start,) = _SECONDS.unpack_from(forward.times, (calls - 1) * _SECONDS.size)
-    (end,) = _SECONDS.unpack_from(forward.times, (2 * calls - 1) * _SECONDS.size)
-    return start, end
 
 
 def _usage(recorded: list[Forward]) -> Floats:

@@ -66,13 +66,13 @@ class CpuTimes:
         if not self.forwards:
             return {}
         rows = self._row_of_node[nodes]
-        on_core, unwaited = (sets.means(rows) for sets in (self._on_core, self._unwaited))
-        for figures in (on_core, unwaited):
-            figures[:, rows < 0] = np.nan
-        names = ("cpu_per_forward", "own_cpu_per_forward")
-        found = dict(zip(names, (each.tobytes() for each in on_core), strict=True))
-        names = ("unwaited_per_forward", "own_unwaited_per_forward")
-        return {**found, **dict(zip(names, (each.tobytes() for each in unwaited), strict=True))}
+        found: dict[str, bytes] = {}
+        for name, sets in (("cpu", self._on_core), ("unwaited", self._unwaited)):
+            whole, own = means = sets.means(rows)
+            means[:, rows < 0] = np.nan
+            found[f"{name}_per_forward"] = whole.tobytes()
+            found[f"own_{name}_per_forward"] = own.tobytes()
+        return found
 
 
 class CpuReadings:

@@ -18,8 +18,8 @@ In recorded steps of training, the backward as well: an event where it comes to 
    forwards it is taken off, by the calls inside of each; then all are scaled to the forwards with
    marks around the root alone.
 
-The only lines that touch ``torch.cuda`` are ``device_clock_of``, the class below it and
-``torch_compat/cuda_events.py``; everything else is tested on a simulated device.
+The only lines that touch ``torch.cuda`` are those of ``torch_compat/cuda_events.py``; everything
+else is tested on a simulated device.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from torch import nn
 from tui_profiler.messages import Node
 from tui_profiler.messages.windows import DeviceTimes
 from tui_profiler.probe.measure.clock.forward_pattern import Pattern, Patterns
-from tui_profiler.probe.measure.clock.totals_columns import Columns, Floats
+from tui_profiler.probe.measure.clock.totals_columns import Columns, Floats, own_of_calls
 from tui_profiler.probe.measure.clock.tree_index import TreeIndex
-from tui_profiler.probe.torch_compat import cuda_events
+from tui_profiler.probe.torch_compat.cuda_events import CudaDevice
 from tui_profiler.probe.torch_compat.modules import each_parameter
 
 MOST_EVENTS = 20_000
@@ -518,7 +518,6 @@ class DeviceAggregator:
     def message(self, at: float, clock: DeviceClock) -> DeviceTimes:
         """Return everything so far, ``at`` seconds since the command was started."""
         self._patterns.forget_unused()
-        columns = self._columns.packed()
         latencies = self._roots if len(self._roots) >= ENOUGH_ROOTS else self._divided
         return DeviceTimes(
             at=at,
@@ -526,24 +525,13 @@ class DeviceAggregator:
             dropped=clock.dropped,
             captured=clock.captured,
             why_none=clock.why_none,
-            nodes=columns["nodes"],
-            calls=columns["calls"],
-            total=columns["total"],
-            per_forward=columns["per_forward"],
-            own_per_forward=columns["own_per_forward"],
-            own=columns["own"],
-            last=columns["last"],
-            p50=columns["p50"],
-            p95=columns["p95"],
-            maximum=columns["maximum"],
-            mean_per_forward=columns["mean_per_forward"],
-            own_mean_per_forward=columns["own_mean_per_forward"],
             mean_forwards=self._columns.mean_forwards,
             window=WINDOW,
             asked=len(self._caught_up),
             caught_up=sum(self._caught_up),
             latency_p50=float(np.quantile(latencies, 0.5)) if latencies else math.nan,
             latency_p95=float(np.quantile(latencies, 0.95)) if latencies else math.nan,
+            **self._columns.packed(),
         )
 
     def _marking(self, pattern: Pattern, forward: DeviceForward, seconds: Floats) -> Floats:
@@ -556,7 +544,8 @@ class DeviceAggregator:
             count = len(forward.modules)
             starts, ends = np.frombuffer(forward.times, np.float64).reshape(2, count)
             inside = self._inside[pattern] = calls_inside(starts, ends) + 0.5
-        own, marks = own_of(pattern, seconds), own_of(pattern, inside)
+        own = own_of_calls(pattern, seconds[pattern.calls])
+        marks = own_of_calls(pattern, inside[pattern.calls])
         each = min(self._call_seconds, float((own / marks).min(initial=self._call_seconds)))
         return max(each, 0.0) * inside
 
@@ -579,38 +568,9 @@ def calls_inside(starts: Floats, ends: Floats) -> Floats:
     return found
 
 
-def own_of(pattern: Pattern, whole: Floats) -> Floats:
-    """Return (calls,) of a figure that each call has with those inside of it, what is its own."""
-    own = whole[pattern.calls].copy()
-    if len(pattern.callers):
-        inside = whole[pattern.calls][pattern.nested]
-        own[pattern.callers] -= np.add.reduceat(inside, pattern.nested_first)
-    return own
-
-
 def device_clock_of(model: nn.Module) -> DeviceClock | None:
     """Return a clock of the GPU that runs a model's kernels, None where that is none of CUDA's."""
     parameter = next(each_parameter(model), None)
     if parameter is None or parameter.device.type != "cuda":
         return None
-    return DeviceClock(_Cuda(parameter.device.index or 0))
-
-
-class _Cuda:
-    """The GPU of CUDA's that a model is on."""
-
-    def __init__(self, index: int) -> None:
-        self._events = cuda_events.Events(index)
-
-    def event(self) -> DeviceEvent:
-        event: DeviceEvent = self._events.new()
-        return event
-
-    def seconds_between(self, began: DeviceEvent, ended: DeviceEvent) -> float:
-        return cuda_events.milliseconds_between(began, ended) / 1e3
-
-    def is_capturing(self) -> bool:
-        return cuda_events.is_capturing()
-
-    def asking(self) -> AbstractContextManager[None]:
-        return cuda_events.beside_captures()
+    return DeviceClock(CudaDevice(parameter.device.index or 0))

@@ -87,10 +87,15 @@ class Forward(NamedTuple):
         return float(start)
 
     @property
+    def ended(self) -> float:
+        """Second at which the root returned, or raised."""
+        (end,) = _SECONDS.unpack_from(self.times, (2 * self.calls - 1) * _SECONDS.size)
+        return float(end)
+
+    @property
     def seconds(self) -> float:
         """What the root took."""
-        (end,) = _SECONDS.unpack_from(self.times, (2 * self.calls - 1) * _SECONDS.size)
-        return float(end) - self.began
+        return self.ended - self.began
 
 
 def autograd_now() -> Autograd:

@@ -227,10 +227,7 @@ def by_node(pattern: Pattern, calls: Floats) -> tuple[Floats, Floats]:
         pattern: whose calls they are.
         calls: (calls, forwards) of any figure that a call has inclusive of those inside it.
     """
-    own = calls.copy()
-    if len(pattern.callers):
-        inside = calls[pattern.nested]
-        own[pattern.callers] -= np.add.reduceat(inside, pattern.nested_first, axis=0)
+    own = own_of_calls(pattern, calls)
     outermost = calls
     if len(pattern.inner):
         outermost = calls.copy()
@@ -241,6 +238,20 @@ def by_node(pattern: Pattern, calls: Floats) -> tuple[Floats, Floats]:
         np.add.reduceat(outermost, pattern.first, axis=0),
         np.add.reduceat(own, pattern.first, axis=0),
     )
+
+
+def own_of_calls(pattern: Pattern, calls: Floats) -> Floats:
+    """Return what of a figure of each call is in no call inside of it; of the shape of ``calls``.
+
+    Args:
+        pattern: whose calls they are.
+        calls: (calls, ...) of any figure that a call has inclusive of those inside it.
+    """
+    own = calls.copy()
+    if len(pattern.callers):
+        inside = calls[pattern.nested]
+        own[pattern.callers] -= np.add.reduceat(inside, pattern.nested_first, axis=0)
+    return own
 
 
 def most_time(total: Floats, most: int, before: Integers) -> Integers:

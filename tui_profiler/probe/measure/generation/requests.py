@@ -47,7 +47,7 @@ class _Request:
         self.thread = first.thread
         self.began = first.began if tokens.encoder is None else tokens.encoder[0]
         self.is_encoder_missed = tokens.is_encoded and tokens.encoder is None
-        self.ended = first.began + first.seconds
+        self.ended = first.ended
         self.is_whole = tokens.begins or _adds_prompt(tokens)
         self.is_slowed = False
         """Whether something of ours slowed one of its forwards down."""
@@ -182,7 +182,7 @@ class Requests:
             request = _Request(forward, tokens)
             self._open.append(request)
         self._is_new = True
-        ended = forward.began + forward.seconds
+        ended = forward.ended
         gap = None if is_first or is_slowed else ended - request.ended
         request.is_slowed |= is_slowed
         if not is_first:

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 from typing import TypeAlias, TypeVar
 
-import numpy as np
 from torch import nn
 
 from tui_profiler.messages import CalledOperators, MemoryWindow, Node, OperatorTimes
@@ -197,11 +196,11 @@ class OperatorClock:
         return window_times(at, spans, seen, self._last.met, self._opaque)
 
     def _spans(self, forward: Forward) -> list[Span]:
-        times = np.frombuffer(forward.times, np.float64).reshape(2, -1)
-        nodes = event_nodes(forward.modules, times[0], self._index)
+        began, ended = forward.call_times()
+        nodes = event_nodes(forward.modules, began, self._index)
         return _in_order(
             Span(start, end, node)
-            for start, end, node in zip(times[0].tolist(), times[1].tolist(), nodes, strict=True)
+            for start, end, node in zip(began.tolist(), ended.tolist(), nodes, strict=True)
             if node != NOWHERE
         )
 

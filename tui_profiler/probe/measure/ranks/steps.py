@@ -111,9 +111,7 @@ class Steps:
         wrapped = [span for span in spans if span.kind == "forward"]
         self._is_wrapped = self._is_wrapped or bool(wrapped)
         # A forward that is told twice is counted once; those that DDP does not tell are only here.
-        own = [
-            collectives.Span("forward", 0, one.began, one.began + one.seconds) for one in forwards
-        ]
+        own = [collectives.Span("forward", 0, one.began, one.ended) for one in forwards]
         self._spans += [*spans, *own]
         if lost or len(self._spans) > collectives.MOST_SPANS:
             # What is missing would be taken for compute or host time.
@@ -157,7 +155,7 @@ class Steps:
         for forward in forwards:
             if forward.since is None:
                 self._before = None
-            self._step((forward.began, forward.began + forward.seconds), self._spans)
+            self._step((forward.began, forward.ended), self._spans)
 
     def _step(self, forward: Interval, spans: Sequence[collectives.Span]) -> None:
         before, self._before = self._before, forward

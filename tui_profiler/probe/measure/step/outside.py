@@ -76,10 +76,7 @@ class OtherModels:
             inside = [one for one in forwards if one.thread == thread]
             nodes = [*(FIRST_OTHER - place for place, _ in here), *(0 for _ in inside)]
             began = [*(one.began for _, one in here), *(one.began for one in inside)]
-            ended = [
-                *(one.ended for _, one in here),
-                *(one.began + one.seconds for one in inside),
-            ]
+            ended = [*(one.ended for _, one in here), *(one.ended for one in inside)]
             seconds = by_node(nodes, np.array(began), np.array(ended))
             for place, _ in here:
                 found["calls", place] = found.get(("calls", place), 0.0) + 1.0

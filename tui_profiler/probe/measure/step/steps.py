@@ -638,7 +638,7 @@ class TrainingSteps:
         seconds = end.at - before.at
         spans = [span for thread, span in told.spans if thread == end.thread]
         spans += [
-            Span("forward", one.began, one.began + one.seconds)
+            Span("forward", one.began, one.ended)
             for one in told.forwards
             if one.thread == end.thread
         ]
