@@ -159,7 +159,7 @@ def test_a_tensor_that_is_written_to_is_read_again_once_and_then_has_no_figures(
 
 def test_writing_to_a_tensor_is_seen_and_inference_tensors_have_no_versions() -> None:
     module = nn.BatchNorm1d(4)
-    subjects = {one.name: one for one in subjects_of_model(module)}
+    subjects = {one.told.name: one for one in subjects_of_model(module)}
     before = subjects["weight"].version()
     torch.optim.SGD(module.parameters(), 0.1).step()
     assert subjects["weight"].version() == before
@@ -168,7 +168,7 @@ def test_writing_to_a_tensor_is_seen_and_inference_tensors_have_no_versions() ->
     assert subjects["weight"].version() != before
     with torch.inference_mode():
         module.register_buffer("made", torch.ones(3))
-    assert {one.name: one for one in subjects_of_model(module)}["made"].version() == 0
+    assert {one.told.name: one for one in subjects_of_model(module)}["made"].version() == 0
 
 
 def test_all_tensors_are_read_once_before_more_is_looked_at_in_the_order_of_the_model() -> None:
@@ -182,7 +182,7 @@ def test_all_tensors_are_read_once_before_more_is_looked_at_in_the_order_of_the_
 
 def test_a_buffer_that_a_forward_may_write_to_is_read_in_one_slice() -> None:
     module = nn.BatchNorm1d(20)
-    [subject] = [one for one in subjects_of_model(module) if one.name == "running_mean"]
+    [subject] = [one for one in subjects_of_model(module) if one.told.name == "running_mean"]
     slices, read_in = 0, []
 
     class Watched(InMemory):

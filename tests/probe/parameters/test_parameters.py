@@ -231,7 +231,7 @@ def test_a_row_of_one_group_is_per_channel(shape: tuple[int, int], ways: set[str
 
 def test_the_recommended_width_is_the_narrowest_that_is_good_enough() -> None:
     model = torch.nn.Linear(256, 64)
-    subject = next(one for one in subjects_of_model(model) if one.name == "weight")
+    subject = next(one for one in subjects_of_model(model) if one.told.name == "weight")
     found = statistics(subject, ("quantisation",), lambda _: None)
     assert found.width is not None
     good = [one for one in found.quantised if (known(one.sqnr_db) or 0) >= 30]
@@ -306,7 +306,7 @@ def test_a_quantised_tensor_is_what_its_values_stand_for(by_channel: bool) -> No
 
 def test_heads_of_an_attention_have_norms_of_their_own() -> None:
     model = torch.nn.MultiheadAttention(32, 4)
-    found = {one.name: one for one in subjects_of_model(model)}["in_proj_weight"]
+    found = {one.told.name: one for one in subjects_of_model(model)}["in_proj_weight"]
     rows = statistics(found, ("channels",), lambda _: None).channels
     assert rows is not None
     assert rows.heads == 12

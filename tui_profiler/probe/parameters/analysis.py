@@ -56,8 +56,8 @@ def one_pass(subject: Subject, read: Callable[[int], None]) -> messages.TensorSt
     """Return moments, histogram and unstructured pruning; arguments as above."""
     began, values = time.perf_counter(), subject.open()
     sums, table = (count_bits if is_narrow(values.dtype) else sum_up)(values, read)
-    return _described(
-        subject,
+    return replace(
+        subject.told,
         moments=moments(sums, table),
         histogram=histogram(table, sums.minimum, sums.maximum),
         pruned=pruned(table, sums.count),
@@ -108,14 +108,14 @@ def _with(
         found,
         quantised=ways,
         quantised_on=sampled,
-        width=width(ways, subject.dtype, subject.bytes, moments.count)
-        if values.rows > 1 and not subject.is_buffer and is_finite
+        width=width(ways, subject.told.dtype, subject.told.bytes, moments.count)
+        if values.rows > 1 and not subject.told.is_buffer and is_finite
         else None,
     )
 
 
 def _why_not(part: ParameterPart, subject: Subject, known: Moments, values: Values) -> str:
-    if part in ("quantisation", "compression") and subject.dtype.startswith("q"):
+    if part in ("quantisation", "compression") and subject.told.dtype.startswith("q"):
         return "quantised: the figures are of its dequantised values"
     if part == "channels" and values.rows < 2:
         return "fewer than two axes"
@@ -126,23 +126,6 @@ def _why_not(part: ParameterPart, subject: Subject, known: Moments, values: Valu
     if part == "spectral" and (known.nans or known.infinities):
         return "NaN or infinite values"
     return ""
-
-
-def _described(subject: Subject, **figures: object) -> messages.TensorStatistics:
-    """Return the message of a tensor with some figures."""
-    return messages.TensorStatistics(
-        owner=subject.owner,
-        name=subject.name,
-        shape=subject.shape,
-        dtype=subject.dtype,
-        bytes=subject.bytes,
-        storage_bytes=subject.storage_bytes,
-        alignment=subject.alignment,
-        is_buffer=subject.is_buffer,
-        is_contiguous=subject.is_contiguous,
-        shared_with=subject.shared_with,
-        **figures,  # type: ignore[arg-type] # each is a field of it
-    )
 
 
 PROGRESS_SECONDS = 0.1
@@ -187,9 +170,9 @@ class Analysis:
         self._worked = 0.0
         """Seconds of slices so far."""
         self._was_stopped = False
-        chosen = [one for one in subjects if is_under(one.name, request.under)]
-        own = [one for one in chosen if not one.shared_with]
-        largest = sorted(range(len(own)), key=lambda at: -own[at].bytes)[:MOST_TENSORS]
+        chosen = [one for one in subjects if is_under(one.told.name, request.under)]
+        own = [one for one in chosen if not one.told.shared_with]
+        largest = sorted(range(len(own)), key=lambda at: -own[at].told.bytes)[:MOST_TENSORS]
         kept = [own[at] for at in sorted(largest)]
         self._whole = sum(sum(_seconds_of(one, request.parts)) for one in kept)
         """Estimated seconds on one core."""
@@ -202,7 +185,7 @@ class Analysis:
             messages.ParametersStarted(
                 at=now(),
                 tensors=len(kept),
-                bytes=sum(one.bytes for one in kept),
+                bytes=sum(one.told.bytes for one in kept),
                 is_random=weights == "random",
                 weights=writable(weights),
                 under=request.under,
@@ -211,8 +194,8 @@ class Analysis:
             )
         )
         for one in chosen[:MOST_TENSORS]:
-            if one.shared_with:
-                send(_described(one))
+            if one.told.shared_with:
+                send(one.told)
         cores = len(allowed_cores())
         self._cores = request.threads if 0 < request.threads <= cores else cores
         self._threads = SlicedThreads([partial(self._pass, one) for one in kept], self._cores)
@@ -251,7 +234,7 @@ class Analysis:
     def _pass(self, subject: Subject) -> Job | None:
         """Read a tensor once; return the job of its parts."""
         self._threads.check()
-        self._looked_at = subject.name
+        self._looked_at = subject.told.name
         found, version = self._unchanged(subject)
         has_more = bool(self._parts) and found.moments is not None
         if has_more and _is_small_buffer(subject):
@@ -266,18 +249,18 @@ class Analysis:
     def _unchanged(self, subject: Subject) -> tuple[messages.TensorStatistics, int]:
         """Return the result of the one pass, and the version of the values."""
         if subject.values is None:
-            return _described(subject, why_none=subject.why_none), 0
+            return replace(subject.told, why_none=subject.why_none), 0
         for _ in range(2):
             version = subject.version()
             read = self._count if _is_small_buffer(subject) else self._read
             found = self._guarded(subject, partial(one_pass, subject, read))
             if subject.version() == version:
                 return found, version
-        return _described(subject, why_none=CHANGED), version
+        return replace(subject.told, why_none=CHANGED), version
 
     def _further(self, subject: Subject, found: messages.TensorStatistics, version: int) -> None:
         self._threads.check()
-        self._looked_at = subject.name
+        self._looked_at = subject.told.name
         whole = self._with_parts(subject, found, self._threads.check)
         if subject.version() != version:
             whole = replace(found, whys=tuple((part, CHANGED) for part in self._parts))
@@ -302,7 +285,7 @@ class Analysis:
             raise
         except Exception as error:  # Rule 3: a dtype without arithmetic, a truncated file.
             reason = writable(f"{type(error).__name__}: {error}"[:_MOST_REASON])
-            return _described(subject, why_none=reason)
+            return replace(subject.told, why_none=reason)
 
     def _count(self, count: int) -> None:
         with self._lock:
@@ -335,7 +318,8 @@ class Analysis:
 
 def _seconds_of(subject: Subject, parts: tuple[ParameterPart, ...]) -> tuple[float, float]:
     """Return the estimated seconds of a tensor on one core: the one pass, its parts."""
-    values, rows = math.prod(subject.shape), subject.shape[0] if len(subject.shape) > 1 else 1
+    shape = subject.told.shape
+    values, rows = math.prod(shape), shape[0] if len(shape) > 1 else 1
     first = _TENSOR_SECONDS + _PASS_SECONDS * values
     further = _ROUND_SECONDS * min(values, MOST_VALUES) if "quantisation" in parts else 0.0
     if "spectral" in parts and rows > 1 and values > _ITERATED_FROM:
@@ -345,7 +329,7 @@ def _seconds_of(subject: Subject, parts: tuple[ParameterPart, ...]) -> tuple[flo
 
 def _is_small_buffer(subject: Subject) -> bool:
     """Return whether a forward may write to a tensor, and one piece reads it."""
-    return subject.is_buffer and math.prod(subject.shape) <= PIECE_VALUES
+    return subject.told.is_buffer and math.prod(subject.told.shape) <= PIECE_VALUES
 
 
 def is_under(name: str, under: str) -> bool:

@@ -10,6 +10,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from tui_profiler.archive import Found, TensorEntry
+from tui_profiler.messages.parameters import TensorStatistics
 from tui_profiler.probe.load.files import parameters_tree
 from tui_profiler.probe.parameters.values import MOST_WHOLE_BYTES, InFile, InMemory, Values
 from tui_profiler.probe.process.wire_names import writable
@@ -21,23 +22,10 @@ from tui_profiler.probe.trace.tree.weights import Key, own_tensors, packed_tenso
 
 @dataclass(frozen=True)
 class Subject:
-    """A tensor, its names, and access to its values."""
+    """A tensor, and access to its values."""
 
-    owner: str
-    """Dotted path of the module that owns it."""
-    name: str
-    """Full name."""
-    shape: tuple[int, ...]
-    dtype: str
-    bytes: int
-    """Of its values; those of an expanded tensor once."""
-    storage_bytes: int
-    alignment: int
-    """0 where not known."""
-    is_buffer: bool
-    is_contiguous: bool
-    shared_with: str
-    """Full name of the first tensor with the same values; empty if it is the first."""
+    told: TensorStatistics
+    """What is known without its values."""
     values: Callable[[], Values] | None
     """Returns access to the values; None where there are none."""
     heads: int = 0
@@ -127,7 +115,7 @@ def _in_model(
     if not why_none and storage_key(tensor) is not None:
         storage = tensor.untyped_storage().nbytes()
         alignment = alignment_of(tensor.data_ptr())
-    return Subject(
+    told = TensorStatistics(
         owner=writable(owner),
         name=writable(name),
         shape=() if is_lazy(tensor) else tuple(tensor.shape),
@@ -138,6 +126,9 @@ def _in_model(
         is_buffer=is_buffer,
         is_contiguous=not why_none and tensor.is_contiguous(),
         shared_with=writable(shared_with),
+    )
+    return Subject(
+        told,
         values=None if why_none else partial(_values_of, tensor),
         heads=heads,
         why_none=why_none,
@@ -184,7 +175,7 @@ class FileSubjects:
     def _subject(self, entry: TensorEntry, shared_with: str) -> Subject:
         owner = entry.name.rpartition(".")[0]
         why_none = _why_none_in_file(entry)
-        return Subject(
+        told = TensorStatistics(
             owner=writable(owner),
             name=writable(entry.name),
             shape=entry.shape,
@@ -195,9 +186,9 @@ class FileSubjects:
             is_buffer=parameters_tree.is_buffer(entry),
             is_contiguous=entry.is_contiguous,
             shared_with=writable(shared_with),
-            values=None if why_none else partial(self._values, entry),
-            why_none=why_none,
         )
+        values = None if why_none else partial(self._values, entry)
+        return Subject(told, values, why_none=why_none)
 
     def _values(self, entry: TensorEntry) -> Values:
         assert entry.offset is not None
