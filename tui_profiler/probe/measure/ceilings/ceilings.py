@@ -270,25 +270,17 @@ def raised(found: messages.Ceilings, name: str, rate: float, by: str) -> message
     return found if changed is roofs[name] else _with(found, {**roofs, name: changed}, found)
 
 
-def keep_raised(
-    found: messages.Ceilings,
-    folder: Path | None = None,
-    *,
-    refused: Callable[[str], object] = str,
-) -> None:
-    """Keep roofs that were raised, as long as they are those that are kept.
+def keep_raised(found: messages.Ceilings, folder: Path | None = None) -> None:
+    """Keep roofs that were raised, as long as they are those that are kept and can be cached.
 
     Args:
         found: after ``raised``.
         folder: as of ``ceilings``.
-        refused: likewise.
     """
     file, key = _file(found.device, found.threads, folder)
     kept = _read(file, key)
     if kept is not None and kept.ceilings.measured_at == found.measured_at:
-        why = _write(file, replace(kept, ceilings=found))
-        if why:
-            refused(why)
+        _write(file, replace(kept, ceilings=found))
 
 
 def _raised(one: Measured, rate: float, by: str) -> Measured:

@@ -46,7 +46,7 @@ from tui_profiler.probe.measure.ceilings.core_timing import (
     working_threads,
 )
 from tui_profiler.probe.measure.ceilings.rounds import Measured, Round
-from tui_profiler.probe.measure.devices.machine import allowed_cores, memory, memory_group
+from tui_profiler.probe.measure.devices.machine import allowed_cores, caches, memory, memory_group
 
 SEARCH_SECONDS = 0.15
 """What products of one dtype may take in the first round, about, and convolutions; four times as
@@ -107,8 +107,6 @@ _KERNELS: tuple[tuple[str, Kernel], ...] = (
 )
 """They move the same bytes."""
 _CORES = Path("/sys/devices/system/cpu")
-_CPU_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
 def product_rounds(dtype: str, device: torch.device) -> Callable[[], Round]:
@@ -297,17 +295,11 @@ def waits_from() -> str:
         return clock.source
 
 
-def last_level_cache_bytes(device: torch.device, caches: Path = _CPU_CACHES) -> int:
+def last_level_cache_bytes(device: torch.device) -> int:
     """Return the size of the cache nearest to memory; 0 where nothing tells it."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).L2_cache_size)
-    sizes = [0]
-    for file in caches.glob("index*/size"):
-        text = file.read_text().strip()
-        number, unit = text.rstrip("KMG"), text[-1:]
-        if number.isdigit():
-            sizes.append(int(number) * _UNITS.get(unit, 1))
-    return max(sizes)
+    return max((one.bytes for one in caches(allowed_cores())), default=0)
 
 
 def has_core_for_each(threads: int, cores: Path = _CORES) -> bool:
