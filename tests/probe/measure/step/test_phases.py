@@ -22,9 +22,10 @@ from tests.probe.measure.step.loops import (
     watched,
 )
 from tui_profiler.messages import Unknown
-from tui_profiler.messages.training import StepParts
+from tui_profiler.messages.training import StepParts, TrainingStep
 from tui_profiler.probe.measure.ranks.collectives import PendingCollectives, Span
 from tui_profiler.probe.measure.step.recorder import FIRST_STEPS
+from tui_profiler.probe.measure.step.steps import PATIENCE_SECONDS
 
 MS = 1e-3
 PARTS = ("forward", "backward", "clip", "optimizer")
@@ -203,6 +204,82 @@ def test_the_optimizer_that_steps_most_seldom_ends_a_step() -> None:
         told = run(watching, spent, step, steps=12)
         assert watching.recorder.ends_at == id(seldom)
         assert (told.passes, told.updates) == (5, 6)
+
+
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("is_adversarial", [True, False])
+def test_what_was_no_step_is_not_counted(place: int, *, is_adversarial: bool) -> None:
+    """Figures are taken at each place of a step, before it is known what ends one."""
+    net = Net(Spent())
+    first, second = (torch.optim.SGD(net.parameters(), lr=1e-3) for _ in range(2))
+    with watched(net) as watching:
+        for _ in range(12):
+            for part in range(4):
+                net(torch.ones(2, WIDTH)).mean().backward()
+                if part == 3:
+                    second.step()
+                elif is_adversarial:
+                    first.step()
+                if part == place:
+                    watching.take()
+        told = watching.take() or told_last(watching)
+        assert watching.recorder.ends_at == id(second)
+        assert watching.steps.steps in range(8, 12)
+        assert (told.passes, told.forwards) == (4, 4)
+
+
+def told_last(watching: Watched) -> TrainingStep:
+    return watching.steps._message(1.0)
+
+
+def test_steps_of_an_earlier_phase_stay_counted_and_its_optimizer_ends_no_more() -> None:
+    net = Net(Spent())
+    with watched(net) as watching:
+        for _ in range(2):
+            sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+            for _ in range(40):
+                net(torch.ones(2, WIDTH)).mean().backward()
+                sgd.step()
+                watching.take()
+        assert watching.steps.steps >= 76
+        assert watching.recorder.ends_at == id(sgd)
+
+
+def test_the_first_steps_are_known_however_long_they_are() -> None:
+    net = Net(Spent())
+    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+    with watched(net) as watching:
+        for _ in range(2):
+            net(torch.ones(2, WIDTH)).mean().backward()
+            sgd.step()
+            watching.take()
+            watching.steps.take((), (), perf_counter() + 2 * PATIENCE_SECONDS)
+        assert watching.steps.steps == 1
+
+
+@pytest.mark.parametrize("evaluates", [False, True])
+def test_a_rare_wait_for_data_is_in_the_means_and_that_of_an_evaluation_is_not(
+    *, evaluates: bool
+) -> None:
+    spent = Spent()
+    net, sgd = Net(spent, 1 * MS, 1 * MS), torch.optim.SGD([torch.zeros(1)])
+    quick, slow = batches(spent), batches(spent, 60 * MS)
+    with watched(net) as watching:
+        for count in range(64):
+            waits = count % 8 == 7
+            x = next(slow if waits and not evaluates else quick)
+            if waits and evaluates:
+                for _ in range(2):
+                    next(slow)
+            net(x).mean().backward()
+            sgd.step()
+            watching.take()
+        told = told_last(watching)
+        assert isinstance(told.parts.data, float)
+        assert told.recorded + told.outliers >= 56
+        waited = told.parts.data * told.recorded
+        assert waited < 300 * MS if evaluates else waited > 300 * MS
+        assert told.outliers >= 5 or not evaluates
 
 
 def test_without_an_optimizer_of_torch_s_a_backward_pass_ends_a_step() -> None:

@@ -242,6 +242,11 @@ class StepRecorder:
         self._is_recorded = True
         self._clock.record_step(is_recorded=True, values=self._values)
 
+    def record_first(self) -> None:
+        """Record the next steps all, as the first ones are."""
+        self._first = FIRST_STEPS
+        self.decide_next()
+
     def decide_next(self) -> None:
         """Decide anew at the next end of a step, though more steps are not to be recorded."""
         brief = self._brief

@@ -69,6 +69,8 @@ LEAST_STEPS = 8
 LEAST_FOR_SLOW = 100
 LEAST_WITHOUT_FORWARD = 3
 """Recorded steps, after which it is not waited for as one whose forwards are not recorded."""
+LEAST_UNTRACED = 3
+"""Recorded steps in a row without a forward as traced, after which the mode of these is told."""
 LEAST_WITHOUT_OTHERS = 8
 """Recorded steps in a row without a call of another model, after which samples of steps that are
 not recorded are told again: a model that is called in every second step is missed in one of 256."""
@@ -97,7 +99,7 @@ _NO_COPIES = Unknown("nothing is copied to a GPU")
 _NOT_TIMED = Unknown("copies to a GPU are not timed")
 _ONE_PROCESS = Unknown("the program is one process")
 _NOT_RECORDED = Unknown("this step was not recorded")
-_OTHER_INPUTS = Unknown("forwards had other inputs than the traced one")
+_OTHER_INPUTS = Unknown("forwards had other inputs, or ran in another mode, than the traced one")
 _TOO_FEW = Unknown("too few steps so far")
 _NO_LINES: Counter[Line] = Counter()
 """Of the many steps in which there was no sample; nothing is added to it."""
@@ -273,6 +275,99 @@ class _Waiting:
         return any(len(one) > MOST_WAITING for one in queues)
 
 
+class _Lately:
+    """Which forwards the last recorded steps had."""
+
+    def __init__(self) -> None:
+        self.without_own = 0
+        """Recorded steps since the last one that had a forward of the model."""
+        self.without_others = 0
+        """The same, since the last one in which its thread called another model."""
+        self.untraced = 0
+        """The same, since the last one that had a forward as traced; those without any are none."""
+        self.mode: tuple[bool, bool] | None = None
+        """Of the last forward, whether the model was in training mode, and autograd on."""
+
+    def note(self, told: _Told, thread: int) -> None:
+        """Take note of a recorded step of a thread."""
+        is_other = any(one.thread == thread for one in told.others)
+        self.without_others = 0 if is_other else self.without_others + 1
+        self.without_own = 0 if told.forwards else self.without_own + 1
+        if told.forwards:
+            is_traced = any(one.as_traced for one in told.forwards)
+            self.untraced = 0 if is_traced else self.untraced + 1
+            setting = told.forwards[-1].setting
+            self.mode = setting and (setting.training, setting.autograd == "grad")
+
+
+class _Enders:
+    """Which optimizer ends steps: of those that are in use, the one that steps most seldom.
+
+    Of several that step equally often it is the one that was seen last, for data is fetched after
+    it. A window that ends between them has one step more of some: that decides nothing.
+    """
+
+    def __init__(self) -> None:
+        self._last: deque[int] = deque(maxlen=OPTIMIZER_STEPS)
+        self._seen: dict[int, None] = {}
+        """All of them, in the order in which they stepped first."""
+        self._counted: Counter[int | None] = Counter()
+        """Steps by what has ended them; None: backward passes, 0: any of several optimizers."""
+
+    def add(self, subject: int) -> None:
+        """Take note that an optimizer has stepped."""
+        self._last.append(subject)
+        self._seen[subject] = None
+
+    def count(self, steps: int, ends_at: int | None) -> None:
+        """Take note that steps were counted that ended so (``StepRecorder.ends_at``)."""
+        if ends_at == 0 and len(self._seen) == 1:
+            ends_at = next(iter(self._seen))
+        self._counted[ends_at] += steps
+
+    def choose(self) -> int | None:
+        """Return which one ends steps; None where none is in use."""
+        counts = Counter(self._last)
+        for one in [one for one in counts if not self._is_used(one)]:
+            del counts[one]
+        if not counts:
+            return None
+        least = min(counts.values())
+        return max((one for one in counts if counts[one] <= least + 1), key=list(self._seen).index)
+
+    def _is_used(self, subject: int) -> bool:
+        """Tell whether one still steps: phases of a training may have an optimizer each."""
+        places = [place for place, one in enumerate(self._last) if one == subject]
+        age = len(self._last) - 1 - places[-1]
+        if len(places) == 1:
+            return age <= OPTIMIZER_STEPS // 2
+        return age <= 2 * (places[-1] - places[0]) / (len(places) - 1) + 1
+
+    def were_parts(self, subject: int) -> bool:
+        """Tell whether counted steps were parts of those that this optimizer ends.
+
+        Steps of an earlier phase, with another optimizer alone, were none.
+        """
+        others = +self._counted
+        del others[subject]
+        if None in others or 0 in others:
+            return True
+        places = [place for place, one in enumerate(self._last) if one == subject]
+        if not others or len(places) < 2:
+            return False
+        last = list(self._last)
+        before, between = last[: places[0]], last[places[0] + 1 : places[1]]
+        is_part = len(last) < OPTIMIZER_STEPS and any(
+            one in between and before.count(one) <= between.count(one) for one in others
+        )
+        self._counted = Counter({subject: self._counted[subject]})
+        return is_part
+
+    def forget(self) -> None:
+        """Take note that what was counted is dropped."""
+        self._counted.clear()
+
+
 class TrainingSteps:
     """The steps of one model's training.
 
@@ -310,6 +405,9 @@ class TrainingSteps:
         self._seen: set[str] = set()
         """What was ever told of."""
         self._optimizers: deque[tuple[int, OptimizerSettings]] = deque(maxlen=OPTIMIZER_STEPS)
+        self._enders = _Enders()
+        self._since = 0.0
+        """Second from which on ends of steps count."""
         self._loaders: deque[LoaderSettings] = deque(maxlen=LAST_BATCHES)
         self._lengths = _Lengths()
         self._lines: deque[Counter[Line]] = deque(maxlen=LAST_STEPS)
@@ -319,10 +417,7 @@ class TrainingSteps:
         """Seconds in each part of all recorded steps."""
         self._recorded_so_far = 0
         self._steps = self._dropped = 0
-        self._without_forward = 0
-        """Recorded steps since the last one that had a forward of the model."""
-        self._without_others = 0
-        """The same, since the last one in which its thread called another model."""
+        self._lately = _Lately()
         self._slowest = 0.0
         self._slow: tuple[SlowStep, float] | None = None
         """With the second of ``time.perf_counter`` at which it began."""
@@ -365,7 +460,15 @@ class TrainingSteps:
     @property
     def lacks_forwards(self) -> bool:
         """Whether steps go on without the model: what trains is another one, or another method."""
-        return self._without_forward >= LEAST_WITHOUT_FORWARD
+        return self._lately.without_own >= LEAST_WITHOUT_FORWARD
+
+    @property
+    def untraced_mode(self) -> tuple[bool, bool] | None:
+        """Whether steps run the model in training mode, and with autograd.
+
+        None where they are not known to run it in another way than the one that was traced.
+        """
+        return self._lately.mode if self._lately.untraced >= LEAST_UNTRACED else None
 
     def module_in_backward(self, at: float, *, is_inside: bool) -> nn.Module | str:
         """Return the innermost module whose backward a pass was in, or why it is not known.
@@ -428,9 +531,9 @@ class TrainingSteps:
             in_windows: those among them that ran in an operator window; their steps are in no mean.
             now: second of ``time.perf_counter``.
         """
-        waiting, recorder = self._waiting, self._recorder
+        waiting, recorder, counted = self._waiting, self._recorder, self._steps
         # Ends first: what a step consists of is told before its end is.
-        ends = _taken(recorder.ends)
+        ends = [one for one in _taken(recorder.ends) if _second(one) >= self._since]
         waiting.forwards.add(forwards)
         waiting.in_windows |= {id(one) for one in in_windows}
         self._take_told()
@@ -456,6 +559,7 @@ class TrainingSteps:
             if end.values is not None:
                 self.values.give_up()
         self._add_row(row)
+        self._enders.count(self._steps - counted, recorder.ends_at)
         if ends:
             self._lengths.refresh()
             recorder.usual_seconds = self._lengths.p50
@@ -491,6 +595,7 @@ class TrainingSteps:
             match one.settings:
                 case OptimizerSettings():
                     self._optimizers.append((one.subject, one.settings))
+                    self._enders.add(one.subject)
                 case LoaderSettings():
                     self._loaders.append(one.settings)
 
@@ -570,7 +675,7 @@ class TrainingSteps:
         """Return the lines of samples that fell into the rest of each of steps in a row."""
         lines: list[Counter[Line]] = [_NO_LINES] * len(ends)
         samples = self._waiting.samples.until(ends[-1])
-        if samples and self._without_others < LEAST_WITHOUT_OTHERS:
+        if samples and self._lately.without_others < LEAST_WITHOUT_OTHERS:
             return [_UNTOLD] * len(ends)  # Their forwards are known in recorded steps only.
         for sample in samples:
             place = bisect_right(ends, sample.at)
@@ -649,9 +754,7 @@ class TrainingSteps:
         self._steps += 1
         self._is_new = True
         if end.is_recorded:
-            self._without_forward = 0 if told.forwards else self._without_forward + 1
-            is_other = any(one.thread == end.thread for one in told.others)
-            self._without_others = 0 if is_other else self._without_others + 1
+            self._lately.note(told, end.thread)
         self._lengths.add((seconds,))
         self._lines.append(lines)
         if end.values is not None:
@@ -663,9 +766,14 @@ class TrainingSteps:
         self._recorded_so_far += 1
         for place, name in enumerate(StepParts.__struct_fields__):
             self._so_far[place] += division.seconds.get(name, 0.0)
+        fetches = sum(span.part == "data" for span in spans)
         if seconds > self._lengths.usual:
-            self._set.leave_out()
-            return
+            # Without its wait for data it may be as usual: that wait is a part of steps, however
+            # seldom. One that fetched more than others has an evaluation or a new epoch in it.
+            is_usual = seconds - division.seconds.get("data", 0.0) <= self._lengths.usual
+            if not is_usual or fetches > max(round(self._set.mean("fetches")), 1):
+                self._set.leave_out()
+                return
         times = StepTimes(self._index, self._clock.device)
         for forward in told.forwards:
             times.add_forward(forward)
@@ -691,6 +799,7 @@ class TrainingSteps:
             "seconds": seconds,
             "forwards": len(told.forwards),
             "passes": sum(one.thread == end.thread for one in told.passes),
+            "fetches": fetches,
             "updates": sum(span.part == "optimizer" for span in spans),
             "traced": sum(one.as_traced for one in told.forwards),
             "recompute": times.recompute,
@@ -720,21 +829,25 @@ class TrainingSteps:
     def _follow(self, now: float) -> None:
         """Decide what ends a step, and whether ends of steps decide what is recorded."""
         recorder = self._recorder
-        counts = Counter(subject for subject, _ in self._optimizers)
-        if counts:
-            # Of two that step equally often, the later one: data is fetched after it.
-            last = {subject: place for place, (subject, _) in enumerate(self._optimizers)}
-            recorder.ends_at = min(counts, key=lambda one: (counts[one], -last[one]))
-        elif "backward" in self._seen:
+        ender = self._enders.choose()
+        if ender is not None:
+            recorder.ends_at = ender
+            if self._enders.were_parts(ender):
+                self._begin_anew()
+        elif "backward" in self._seen and not self._optimizers:
             recorder.ends_at = None
         if self._before is None:
             return
         is_late = now - self._before.at > max(PATIENCE_SECONDS, 4 * self._lengths.p50)
+        if is_late and not self._lengths:
+            # Each step may be as long: its end is waited for, and nothing else of it is kept.
+            self._waiting, self._brief = _Waiting(), _BriefTimes()
         if is_late and recorder.is_driving:
             recorder.stop_driving()
             self.values.give_up()
             self._sampler.stop()
-            self._forget()
+            if self._lengths:
+                self._forget()
         elif not is_late and not recorder.is_driving:
             self.cost = self.cost or StepCost(max(marked_call_seconds(self._clock.device), 1e-9))
             if not self._brief_step_seconds:
@@ -745,6 +858,18 @@ class TrainingSteps:
             recorder.next_values = self.values.next_step(self._model(), now)
             if recorder.next_values is not None:
                 recorder.decide_next()
+
+    def _begin_anew(self) -> None:
+        """Drop the steps so far: they ended where now none does, so they were none."""
+        self._enders.forget()
+        self._steps = self._recorded_so_far = 0
+        self._so_far = [0.0] * len(self._so_far)
+        self._lengths, self._set, self._lately = _Lengths(), StepSet(), _Lately()
+        self._lines.clear()
+        self._slowest, self._slow, self._is_new = 0.0, None, False
+        self._forget()
+        self._since = perf_counter()
+        self._recorder.record_first()
 
     def messages(self, at: float, *, or_few: bool = False) -> Iterator[Message]:
         """Yield what is new.
@@ -931,6 +1056,10 @@ def _outermost_seconds(times: Sequence[tuple[float, float]]) -> list[float]:
             found.append(ended - began)
             outer = began
     return found[::-1]
+
+
+def _second(end: End | float) -> float:
+    return end if isinstance(end, float) else end.at
 
 
 def _taken(queue: deque[T]) -> list[T]:

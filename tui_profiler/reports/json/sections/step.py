@@ -243,7 +243,7 @@ def _backward_lines(lines: tuple[BackwardLine, ...]) -> list[StepBackwardLine]:
 
 def _slowest(session: Session) -> SlowestStep | Unknown:
     if not session.slow_steps:
-        return Unknown("no step was slower than 99 of 100")
+        return Unknown("no step was slower than 99 of 100; the first 100 steps are not compared")
     slow = session.slow_steps[0]
     longer = [LongerPart(name, by) for name, by in slow_steps.longer_parts(session, slow)]
     return SlowestStep(slow.step, slow.seconds, longer, _lines(slow.lines))
