@@ -16,6 +16,7 @@ from tui_profiler import __version__
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import LoadSpec
 from tui_profiler.messages.failure import SCRIPT
+from tui_profiler.messages.live import WAITS
 from tui_profiler.queries.panel import out_of_memory
 from tui_profiler.queries.panel.state import running_stage
 from tui_profiler.queries.time.forward_kinds import children_words
@@ -255,8 +256,11 @@ def _why_none(session: Session, *, is_chosen: bool) -> str:
     failure = session.failure
     if failure is None:
         stage = running_stage(session)
+        detail = safe(stage.detail) if stage is not None else ""
+        if not is_chosen and detail.startswith(WAITS):
+            return f"no forward of a model was recorded: {detail.removeprefix(WAITS)}{children}"
         # With --model it may have called others.
-        waits = f"; {safe(stage.detail)}" if stage is not None and is_chosen else ""
+        waits = f"; {detail}" if detail and is_chosen else ""
         return f"it called no model{' that was chosen' if is_chosen else ''}{waits}{children}"
     if (found := out_of_memory.uncaught(session)) is not None:
         alive = out_of_memory.alive_words(session, found)

@@ -89,6 +89,10 @@ class TorchChildren(OnWire, frozen=True):
     """How many there have been so far; workers of data loaders are not counted."""
 
 
+WAITS = "waits: "
+"""Begins the detail of a stage in which no forward was recorded so far: why follows."""
+
+
 class StageStarted(OnWire, frozen=True):
     """The probe began a stage."""
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 import time
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Thread
 
 import pytest
@@ -21,9 +23,10 @@ from tui_profiler.messages import (
     ShowModel,
     TraceAgain,
 )
+from tui_profiler.messages.live import WAITS
 from tui_profiler.probe.process.interpreter_lock import is_locked
 from tui_profiler.probe.process.link import Link
-from tui_profiler.probe.watch.model_choice import ModelChoice, variable_path
+from tui_profiler.probe.watch.model_choice import SETTLED_SECONDS, ModelChoice, variable_path
 from tui_profiler.probe.watch.observer import Observer
 from tui_profiler.probe.watch.watch import program
 from tui_profiler.queries.cost.totals import why_no_times
@@ -84,6 +87,15 @@ class Script:
         while not is_reached(self._session):
             for message in self._decoder.feed(self._socket.recv(1 << 20)):
                 self._session = apply(self._session, message)
+        return self._session
+
+    def look(self) -> Session:
+        """Return the session with all that was sent so far."""
+        self._socket.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                self.until(lambda session: False)
+        self._socket.settimeout(5)
         return self._session
 
     @property
@@ -246,6 +258,87 @@ def test_times_of_a_model_that_is_gone_are_cold_before_the_next_is_looked_at() -
         script.close()
     assert session.tick is not None
     assert (session.tick.forwards, session.tick.cold) == (2, True)
+
+
+def train(script: Script, model: nn.Module, steps: int) -> None:
+    """Train a model, with the probe going on after each step."""
+    sgd = torch.optim.SGD(model.parameters())
+    for _ in range(steps):
+        sgd.zero_grad()
+        model(X).sum().backward()
+        sgd.step()
+        script.step()
+
+
+def test_a_model_that_is_evaluated_first_is_recorded_again_where_it_is_trained() -> None:
+    script, model = Script(), First(lambda: None)
+    try:
+        script.ask(Observe())
+        with torch.no_grad():
+            model.eval()(X)
+        script.step()  # Its tree.
+        model.train()
+        train(script, model, 30)
+        session = script.until(lambda session: session.training is not None)
+    finally:
+        script.close()
+    assert session.model is not None
+    assert session.model.training
+    assert session.training is not None
+    assert session.training.step.items == 1
+    assert nn.Module.__call__ is TORCHS_OWN
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_copy_that_is_tested_takes_no_trained_models_place(is_deleted: bool) -> None:
+    script, models, copy = Script(), [First(lambda: None)], Second(lambda: None).eval()
+    try:
+        script.ask(Observe())
+        models[0](X)
+        script.step()
+        train(script, models[0], 20)
+        script.until(lambda session: session.training is not None)
+        if is_deleted:
+            last = weakref.ref(models.pop())
+            wait_until(lambda: script.step() or last() is None)
+        elif script.observer._times is not None:
+            script.observer._times._last_forward -= 2 * SETTLED_SECONDS
+            script.observer._times._waits_since -= 2 * SETTLED_SECONDS
+        for _ in range(8):
+            script.step()
+            with torch.no_grad():
+                copy(X)
+        script.step()
+        shows(script, "First")
+        assert script.look().training is not None
+        train(script, copy.train(), 2)
+        script.step()
+        shows(script, "Second")  # One that is trained takes it.
+    finally:
+        script.close()
+    assert nn.Module.__call__ is TORCHS_OWN
+
+
+def test_the_share_of_a_model_is_unknown_where_it_was_not_called_since() -> None:
+    where, root, other = ModelChoice(), nn.Linear(2, 2), nn.Linear(3, 3)
+    for one in (root, other):
+        where.note(one)
+
+    assert where.shares(root, {id(root): 1.0}) == ()
+    assert [one.share for one in where.models(root, {id(root): 1.0})] == [1.0, None]
+    assert where.shares(root, {id(root): 1.0, id(other): 1.0}) == (0.5,)
+
+
+def test_why_no_forward_is_recorded_is_told_at_the_end_too() -> None:
+    script, model = Script(), First(lambda: None)
+    try:
+        script.ask(Observe())
+        torch.func.vmap(model)(X)
+        script.observer.close("the script ended")
+        stage = script.until(lambda session: "torch.func" in str(session.stages)).stages[-1]
+    finally:
+        script.close()
+    assert stage.detail == f"{WAITS}it runs under a transform of torch.func"
 
 
 def test_a_clock_that_nobody_takes_is_taken_off() -> None:

@@ -188,13 +188,14 @@ class ModelChoice:
                 one.index,
                 one.path,
                 one.count(),
-                round(seconds.get(one.key, 0.0) / whole, 2) if whole > 0 else None,
+                # One that was not called since the clock is on may have been before.
+                round(seconds[one.key] / whole, 2) if whole > 0 and one.key in seconds else None,
             )
             for one in met
         )
 
     def shares(self, root: nn.Module, seconds: dict[int, float]) -> tuple[float, ...]:
-        """Return the share of the time of each of ``others``; none before anything was measured.
+        """Return the share of the time of each of ``others``; none where one was not measured.
 
         Args:
             root: what is looked at.
@@ -203,11 +204,14 @@ class ModelChoice:
         whole = sum(seconds.values())
         if whole <= 0:
             return ()
-        spent = dict.fromkeys(self.others(root), 0.0)
+        spent: dict[str, float] = {}
         for one in list(self._seen):
-            if one.kind in spent and one.ref() is not root:
-                spent[one.kind] += seconds.get(one.key, 0.0)
-        return tuple(round(each / whole, 2) for each in spent.values())
+            if one.key in seconds and one.ref() is not root:
+                spent[one.kind] = spent.get(one.kind, 0.0) + seconds[one.key]
+        others = self.others(root)
+        if not spent.keys() >= set(others):
+            return ()
+        return tuple(round(spent[kind] / whole, 2) for kind in others)
 
     @property
     def waits_because(self) -> str:
@@ -251,6 +255,11 @@ class ModelChoice:
             return False
         self._until = now + self._wait_seconds
         return True
+
+    @property
+    def is_rested(self) -> bool:
+        """Whether another model was last waited for because what is looked at was not called."""
+        return self._rested
 
     def is_in_vain(self, idle_seconds: float) -> bool:
         """Tell whether it is not waited for any more: for too long, or who rested is run again.

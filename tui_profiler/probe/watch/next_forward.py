@@ -1,5 +1,6 @@
 """Which of a program's forwards a tree is made of: the next one, or one of another model."""
 
+import time
 import weakref
 from collections.abc import Callable
 from typing import TypeAlias
@@ -14,6 +15,10 @@ from tui_profiler.probe.watch.listener import Listener, MakesClock, Methods
 from tui_profiler.probe.watch.model_choice import SETTLED_SECONDS, ModelChoice
 
 Wanted: TypeAlias = Callable[[torch.nn.Module], bool]
+Mode: TypeAlias = tuple[bool, bool]
+"""Whether a module is in training mode, and autograd is on."""
+MODE_SECONDS = 60.0
+"""How long a forward in another mode is waited for: each call of a module is slower meanwhile."""
 
 
 class Search:
@@ -52,6 +57,10 @@ class Search:
         self._elsewhere = elsewhere
         self._loop_seconds = loop_seconds
         self._listener: Listener | None = None
+        self._is_for_mode = False
+        """Whether that waits for the model that is looked at, in another mode."""
+        self._until = 0.0
+        """``time.monotonic()`` until which it does."""
 
     @property
     def goes_on(self) -> bool:
@@ -70,6 +79,11 @@ class Search:
         return self._listener is not None
 
     @property
+    def is_for_mode(self) -> bool:
+        """Whether a forward of the model that is looked at is waited for, in another mode."""
+        return self._is_for_mode
+
+    @property
     def is_recording(self) -> bool:
         """Whether one is being recorded."""
         return self._listener is not None and self._listener.is_recording
@@ -85,6 +99,7 @@ class Search:
         *,
         is_run_by_method: bool = False,
         trains: bool = False,
+        only_trained: bool = False,
     ) -> None:
         """Wait for a forward.
 
@@ -92,9 +107,12 @@ class Search:
             but: not one of this model.
             is_run_by_method: nor one of its parts, which its program calls.
             trains: but of a method that runs it in training mode, where there is one.
+            only_trained: of one that may be trained by it: in training mode, with autograd.
         """
 
         def is_wanted(module: torch.nn.Module) -> bool:
+            if only_trained and not (module.training and torch.is_grad_enabled()):
+                return False
             former = but() if but is not None else None
             is_part = former is not None and is_run_by_method and holds(former, module)
             if former is module or is_part:
@@ -123,6 +141,7 @@ class Search:
         clock = self.take_clock()
         if clock is not None:
             clock.uninstall()
+        self._is_for_mode = False
         if self._listener is not None:
             self._listener.uninstall()
             self._listener = None
@@ -148,6 +167,7 @@ class Search:
         *,
         is_run_by_method: bool = False,
         only_evaluates: bool = False,
+        has_trained: bool = False,
     ) -> Listener | None:
         """Return the listener that recorded a forward of another model; polled now and then.
 
@@ -157,6 +177,9 @@ class Search:
             is_run_by_method: whether its program calls its parts from one of its methods.
             only_evaluates: whether that method runs it in evaluation mode, as Lightning does before
                 it trains: then another one that trains it is heard as another model is.
+            has_trained: whether training steps of what is looked at were told: then a model that
+                rests is left for one that is trained only. Else the copy that a script tests at its
+                end would take the place of all that was measured of its training.
         """
         listener, elsewhere = self._listener, self._elsewhere
         model = root() if root is not None else None
@@ -167,7 +190,12 @@ class Search:
             return self._heard_training(root, is_idle=idle_seconds >= SETTLED_SECONDS)
         if listener is None:
             if elsewhere.is_elsewhere(model, idle_seconds):
-                self.begin(but=root, is_run_by_method=is_run_by_method, trains=trains)
+                self.begin(
+                    but=root,
+                    is_run_by_method=is_run_by_method,
+                    trains=trains,
+                    only_trained=has_trained and elsewhere.is_rested,
+                )
         elif listener.hearing is not None:
             self.end()
             return listener
@@ -175,6 +203,28 @@ class Search:
             self.end()
             if not self._passes_over(listener):
                 elsewhere.give_up()
+        return None
+
+    def begin_in_mode(self, root: weakref.ref[torch.nn.Module], mode: Mode) -> None:
+        """Wait for a forward of the model that is looked at, in another mode."""
+
+        def is_wanted(module: torch.nn.Module) -> bool:
+            return root() is module and (module.training, torch.is_grad_enabled()) == mode
+
+        self._is_for_mode, self._until = True, time.monotonic() + MODE_SECONDS
+        self._listener = Listener(is_wanted, self._name, self._wake, self._loop_seconds)
+        self._listener.install()
+
+    def heard_in_mode(self) -> Listener | None:
+        """Return the listener that recorded it; polled after ``begin_in_mode``."""
+        listener = self._listener
+        if listener is not None and listener.hearing is not None:
+            self.end()
+            return listener
+        is_recording = listener is not None and listener.is_recording
+        is_vain = listener is None or listener.gave_up or time.monotonic() >= self._until
+        if not is_recording and is_vain:
+            self.end()
         return None
 
     def _heard_training(

@@ -22,7 +22,7 @@ import torch
 from msgspec.structs import replace
 
 from tui_profiler import messages
-from tui_profiler.messages.live import WIRE_VERSION, State
+from tui_profiler.messages.live import WAITS, WIRE_VERSION, State
 from tui_profiler.probe.measure.clock.backward import BackwardPasses
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.device_clock import device_clock_of
@@ -38,7 +38,7 @@ from tui_profiler.probe.watch import out_of_memory
 from tui_profiler.probe.watch.facts import device_name, facts_of, greeting, say_tree
 from tui_profiler.probe.watch.listener import Listener
 from tui_profiler.probe.watch.model_choice import ModelChoice
-from tui_profiler.probe.watch.next_forward import Search, Wanted
+from tui_profiler.probe.watch.next_forward import Mode, Search, Wanted
 from tui_profiler.probe.watch.rank import rank_of_run
 from tui_profiler.probe.watch.times import ProgramEnergy, ProgramTimes
 from tui_profiler.probe.watch.viewers import Viewers
@@ -116,11 +116,15 @@ class Observer:
         self._tree: Trace | None = None
         self._kind: Kind | None = None
         self._has_failed = False
+        self._is_kept = False
+        """Whether what was measured of a model that is gone stays until another one is trained."""
         self._is_again_wanted = False
         self._next_trace = 0.0
         self._values_wanted = 0
         """How many viewers want values to be read."""
         self._root: weakref.ref[torch.nn.Module] | None = None
+        self._trained_otherwise: weakref.ref[torch.nn.Module] | None = None
+        """The model whose tree was to be recorded again, in the mode that it is trained in."""
         self._entry: EntryMethod | None = None
         """The method that stands for the model's forward; None: the forward itself."""
         self._times: ProgramTimes | None = None
@@ -224,13 +228,8 @@ class Observer:
             self._look_for_another()
         elif self._times is not None:
             self._tick(self._times)
-            listener = self._search.heard_elsewhere(
-                self._root,
-                self._times.idle_seconds,
-                is_run_by_method=self._entry is not None,
-                only_evaluates=self._kind is not None and self._kind[:1] == (False,),
-            )
-            if listener is not None:  # It heard the model that is run instead.
+            listener = self._heard(self._times)
+            if listener is not None:
                 self._look_at(listener)
         elif not self._has_failed:
             self._find_tree()
@@ -242,11 +241,44 @@ class Observer:
             self._times.record_next()
         return self._times.pause if self._times is not None else TICK_SECONDS
 
+    def _heard(self, times: ProgramTimes) -> Listener | None:
+        """Return who heard the model that is run instead, or the same one where it is trained."""
+        if self._search.is_for_mode:
+            return self._search.heard_in_mode()
+        mode = self._mode_to_hear(times)
+        if mode is not None and self._root is not None and not self._search.is_on:
+            self._trained_otherwise = self._root
+            self._search.begin_in_mode(self._root, mode)
+            return None
+        return self._search.heard_elsewhere(
+            self._root,
+            times.idle_seconds,
+            is_run_by_method=self._entry is not None,
+            only_evaluates=self._kind is not None and self._kind[:1] == (False,),
+            has_trained=times.has_trained,
+        )
+
+    def _mode_to_hear(self, times: ProgramTimes) -> Mode | None:
+        """Return the mode that the model is trained in, where its tree is of another.
+
+        Of a script that evaluates before it trains the tree is of an evaluation: its costs and the
+        times of training would never be set against each other. It is recorded again, once.
+        """
+        mode = times.untraced_mode
+        if mode is None or self._kind is None or self._kind[:2] == mode:
+            return None
+        was = self._trained_otherwise
+        is_again = was is not None and was() is self._model()
+        return None if is_again or self._entry is not None else mode
+
     def close(self, why: str = "") -> None:
         """Put everything back, and hang up; ``why`` is told to those who still look."""
         self._viewers.requests(self._carry_out)
-        if self._viewers and self._root is None and (heard := self._search.heard()) is not None:
-            self._take_tree(heard)  # Of the program's only forward, it may be.
+        if self._viewers and self._root is None:
+            if (heard := self._search.heard()) is not None:
+                self._take_tree(heard)  # Of the program's only forward, it may be.
+            else:
+                self._say_why_none()
         if self._times is not None and self._viewers:
             self._tick(self._times, is_last=True)
         self._say_out_of_memory()
@@ -282,6 +314,7 @@ class Observer:
         self._let_go()
         self._is_again_wanted = self._has_failed = False
         self._root = self._tree = None
+        self._is_kept = False
 
     def _rest(self) -> float | None:
         """Wait for a viewer; put things back when none came for a while."""
@@ -336,23 +369,41 @@ class Observer:
             self._search.begin()
         elif (listener := self._search.heard()) is not None:
             self._take_tree(listener)
-        elif why := self._search.waits_because or self._why_not_chosen():
-            because = f"waits: {why}"
-            stage = self._viewers.last(messages.StageStarted)
-            if isinstance(stage, messages.StageStarted) and stage.detail != because:
-                self._viewers.say(replace(stage, detail=because))
+        else:
+            self._say_why_none()
 
-    def _why_not_chosen(self) -> str:
-        return self._elsewhere.waits_because if self._elsewhere is not None else ""
+    def _say_why_none(self) -> None:
+        """Tell why no forward was recorded so far; nothing where there was none."""
+        not_chosen = self._elsewhere.waits_because if self._elsewhere is not None else ""
+        why = self._search.waits_because or not_chosen
+        stage = self._viewers.last(messages.StageStarted)
+        because = f"{WAITS}{why}"
+        if why and isinstance(stage, messages.StageStarted) and stage.detail != because:
+            self._viewers.say(replace(stage, detail=because))
 
     def _look_for_another(self) -> None:
-        """Look at the next model: this one was deleted."""
+        """Look at the next model: this one was deleted.
+
+        Where it was trained that is one that is trained too. What was measured stays until then:
+        the copy that a script tests at its end must not take its place.
+        """
         if not self._search.goes_on:
             self._end("the model was deleted")
         elif not self._search.is_recording:
             if self._times is not None:
                 self._tick(self._times, is_last=True)
-            self._look_at(self._search.heard())
+                self._is_kept = self._times.has_trained
+                if self._is_kept:
+                    self._search.end()
+                    self._times.close()
+                    self._times = None
+                    self._become("waiting", 0.0)
+            heard = self._search.heard()
+            if heard is None and self._is_kept:
+                if not self._search.is_on:
+                    self._search.begin(only_trained=True)
+                return
+            self._look_at(heard)
             if self._root is None and not self._has_failed:
                 self._find_tree()
 

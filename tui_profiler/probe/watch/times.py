@@ -30,7 +30,7 @@ from tui_profiler.probe.measure.generation.requests import Requests
 from tui_profiler.probe.measure.ranks.steps import Steps
 from tui_profiler.probe.measure.step.marks import MARKS
 from tui_profiler.probe.measure.step.recorder import StepRecorder
-from tui_profiler.probe.measure.step.steps import TrainingSteps
+from tui_profiler.probe.measure.step.steps import LEAST_STEPS, TrainingSteps
 from tui_profiler.probe.watch.windows import ProgramWindows
 
 MOST_CREDIT_SECONDS = 0.1
@@ -108,6 +108,16 @@ class ProgramTimes:
     def steps(self) -> int:
         """Training steps that have ended."""
         return self._training.steps
+
+    @property
+    def has_trained(self) -> bool:
+        """Whether enough training steps have ended for their figures to be told."""
+        return self._training.steps >= LEAST_STEPS
+
+    @property
+    def untraced_mode(self) -> tuple[bool, bool] | None:
+        """Mode that the model is trained in; as ``TrainingSteps`` has it."""
+        return self._training.untraced_mode
 
     @property
     def threads(self) -> set[int]:
