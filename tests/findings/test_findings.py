@@ -196,6 +196,56 @@ def test_a_compiler_joins_elementwise_operators_and_drops_python():
     assert found("compile", calm) is None
 
 
+class Recurrent(nn.Module):
+    """Pointwise operators in a part of their own, and around a recurrent layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Sequential(nn.Sigmoid(), nn.Tanh())
+        self.body = nn.Sequential(nn.GRU(16, 16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.body(self.head(x))[0]
+
+
+def test_a_compiler_skips_recurrent_layers_and_what_their_caller_runs():
+    torch._dynamo.reset()
+    graphs: list[torch.fx.GraphModule] = []
+    compiled = torch.compile(
+        Recurrent().eval(), backend=lambda graph, _: graphs.append(graph) or graph
+    )
+    with torch.no_grad():
+        compiled(torch.zeros(4, 16))
+    names = [node.name for graph in graphs for node in graph.graph.nodes]
+    assert [name for name in names if "gru" in name] == []
+
+    session = all_times(on_paper(Recurrent(), torch.zeros(4, 16)), 1e-4)
+    assert session.tree is not None
+    whole = session.tree.costs[0].ops * 1e-4
+    one = found("compile", with_host(session, whole / 2, whole))
+    assert one is not None
+    assert figure(one, "fusible operators") == 1  # tanh after sigmoid, none of the gates
+    what = "recurrent layers, which torch.compile skips with the function that calls them"
+    assert figure(one, what) == 1
+    alone = all_times(on_paper(nn.Sequential(nn.GRU(16, 16)), torch.zeros(4, 16)), 1e-4)
+    assert found("compile", with_host(alone, 1e-2, 1e-1)) is None
+
+
+def test_waiting_for_a_core_is_no_overhead_of_python():
+    def waited(share: float) -> Session:
+        net = nn.Sequential(nn.Linear(16, 16, bias=False))
+        session = with_host(timed(on_paper(net, ROW), {"": 1e-3, "0": 5e-4}), 6e-4, 1e-3)
+        assert session.timings is not None
+        used = ThreadTime(1e-3, 1e-3 * (1 - share), 1e-3 * share, 0.0, 0.0, 0.0, 0.0)
+        return apply(session, replace(session.timings.tick, thread=used))
+
+    some = found("host-overhead", waited(0.1))
+    assert some is not None
+    assert figure(some, "Python overhead (time outside operators)") == pytest.approx(0.9 * 6e-4)
+    for kind in ("host-overhead", "larger-batch", "compile"):
+        assert found(kind, waited(0.5)) is None
+
+
 class ByHand(nn.Module):
     """Attention as it is written down: product, scale, mask, softmax, product."""
 

@@ -9,7 +9,14 @@ from tui_profiler.figures.units import duration
 from tui_profiler.findings.evidence.affected_operators import call_seconds
 from tui_profiler.findings.evidence.finding import Evidence, Gain, Provenance
 from tui_profiler.messages import Ceilings, Unknown
-from tui_profiler.queries.cost.bound import ceilings_of, floors, has_roofs, largest_floor, open_roof
+from tui_profiler.queries.cost.bound import (
+    WAITING_FROM,
+    ceilings_of,
+    floors,
+    has_roofs,
+    largest_floor,
+    open_roof,
+)
 from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
 from tui_profiler.session import Session, Tree
 
@@ -19,6 +26,7 @@ BUSY_GPU = Unknown(
     "the GPU does not wait for the host: it still has queued work when most forwards return"
 )
 NOT_ASKED = Unknown("it is not known whether the GPU waits for the host")
+WAITED = Unknown("forwards wait for a core: Python overhead cannot be told from it")
 NO_WINDOW = Unknown("no operator window yet: Python overhead is not known")
 LEAST_SHARE = 0.001
 """Of a forward: no finding where less is saved, no trial could tell it from noise."""
@@ -181,10 +189,16 @@ class Host(Struct, frozen=True):
         return share_of(self.python + self.calling, self.whole)
 
 
-def host(session: Session) -> Host | Unknown:
+def host(session: Session, without: Iterable[int] = ()) -> Host | Unknown:
     """Return Python and operator overhead, from the last operator window and the calibration.
 
-    The window's forward is slower than others: its shares are applied to a usual forward.
+    The window's forward is slower than others: its shares are applied to a usual forward, less what
+    that waits for a core. From a quarter on nothing is known: the window waited too, between
+    operators and inside of them.
+
+    Args:
+        session: that it is of.
+        without: modules whose Python is left out, with all inside; none of them inside another.
     """
     tree, whole, windows = session.tree, root_seconds(session), session.host_windows
     device = session.gpu_forwards
@@ -193,9 +207,14 @@ def host(session: Session) -> Host | Unknown:
     shares = windows.shares(0) if windows is not None else None
     if tree is None or whole is None or shares is None or shares.seconds <= 0:
         return NO_WINDOW
+    waiting = session.timings.waiting if session.timings is not None else 0.0
+    if waiting >= WAITING_FROM:
+        return WAITED
     call = call_seconds(session.ceilings)
     if call is None:
         return NO_CALL_TIME
     operators = tree.costs[0].ops
-    python = whole * share_of(shares.host, shares.seconds)
+    inside = (windows.shares(node) for node in without if windows is not None)
+    outside = shares.host - sum(part.host for part in inside if part is not None)
+    python = whole * (1.0 - waiting) * share_of(outside, shares.seconds)
     return Host(python, min(operators * call, whole - python), operators, whole)

@@ -3,6 +3,9 @@
 ``torch.compile`` removes the Python between operators, and fuses a pointwise operator with its
 producer, so that their intermediate tensor is never written to memory. Source: Ansel et al.,
 PyTorch 2, ASPLOS 2024, section 5.
+
+It skips functions that call ``nn.RNN``, ``LSTM`` or ``GRU`` (``torch._dynamo.config.allow_rnn`` is
+off): nothing is gained inside of these layers, nor in what their caller runs itself.
 """
 
 from tui_profiler.figures.units import duration
@@ -17,6 +20,8 @@ from tui_profiler.session import Session, Tree
 APPLIES_ABOVE = 0.03
 """Of a forward."""
 _MOST_NODES = 200
+_SKIPPED = "recurrent layers, which torch.compile skips with the function that calls them"
+_RECURRENT = frozenset({"RNN", "LSTM", "GRU"})
 _POINTWISE: frozenset[OpType] = frozenset({"activation", "elementwise", "norm", "reduction"})
 
 
@@ -26,8 +31,12 @@ def compile_model(session: Session) -> Finding | None:
     tree = session.tree
     if tree is None or not tree.has_forward or any(node.is_opaque for node in tree.nodes):
         return None
-    fused = fusible(tree)
-    found, around = time_share.spent(session, fused), time_share.host(session)
+    recurrent = tuple(
+        at for at, node in enumerate(tree.nodes) if node.type in _RECURRENT and node.calls
+    )
+    fused = tuple(node for node in fusible(tree) if not _is_skipped(tree, node, recurrent))
+    found = time_share.spent(session, fused)
+    around = time_share.host(session, without=_callers(tree, recurrent))
     if isinstance(found, Unknown):
         found = time_share.TimeSpent(0.0, 0.0, False)
     python = 0.0 if isinstance(around, Unknown) else around.python
@@ -47,7 +56,7 @@ def compile_model(session: Session) -> Finding | None:
             " with each shape compiles and is slow; rounding changes."
         ),
         nodes=(0, *fused[:_MOST_NODES]),
-        evidence=_evidence(tree, fused, found, around),
+        evidence=_evidence(tree, fused, len(recurrent), found, around),
         gains=(_gain(share, found, around, whole),),
     )
 
@@ -55,6 +64,7 @@ def compile_model(session: Session) -> Finding | None:
 def _evidence(
     tree: Tree,
     fused: tuple[int, ...],
+    recurrent: int,
     found: time_share.TimeSpent,
     around: time_share.Host | Unknown,
 ) -> tuple[Evidence, ...]:
@@ -65,6 +75,25 @@ def _evidence(
         *(time_share.evidence(found) if found.whole else ()),
         Evidence("Python overhead (time outside operators)", python, "s", "measured"),
         *((Evidence("values read by Python (graph breaks)", breaks, "count", "derived"),)[:breaks]),
+        *((Evidence(_SKIPPED, recurrent, "count", "derived"),)[:recurrent]),
+    )
+
+
+def _callers(tree: Tree, recurrent: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the modules that call recurrent layers, none of them inside another."""
+    outermost: list[int] = []
+    for caller in sorted({max(tree.nodes[node].parent, 0) for node in recurrent}):
+        if not outermost or caller >= tree.ends[outermost[-1]]:
+            outermost.append(caller)
+    return tuple(outermost)
+
+
+def _is_skipped(tree: Tree, node: int, recurrent: tuple[int, ...]) -> bool:
+    """Return whether an operator is of a recurrent layer or of the module that calls one."""
+    parent = tree.nodes[node].parent
+    return any(
+        layer <= node < tree.ends[layer] or parent == tree.nodes[layer].parent
+        for layer in recurrent
     )
 
 

@@ -48,7 +48,7 @@ def int8_dynamic(session: Session) -> Finding | None:
         return None
     return Finding(
         kind="int8-dynamic",
-        title=f"quantise {counted(len(nodes), 'linear layer')} to int8",
+        title=f"quantise {counted(len(nodes), _layers(tree, nodes))} to int8",
         why=(
             "int8 weights are a quarter of the bytes that every forward reads. Activations are"
             " quantised on the fly, which costs time, and outputs lose precision."
@@ -61,6 +61,11 @@ def int8_dynamic(session: Session) -> Finding | None:
         ),
         gains=gains,
     )
+
+
+def _layers(tree: Tree, nodes: tuple[int, ...]) -> str:
+    kinds = [tree.nodes[node].type.endswith(("RNN", "LSTM", "GRU", "Cell")) for node in nodes]
+    return "recurrent layer" if all(kinds) else "layer" if any(kinds) else "linear layer"
 
 
 def _weight_bytes(tree: Tree, node: int) -> int:
