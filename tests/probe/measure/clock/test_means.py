@@ -104,6 +104,16 @@ def test_a_forward_far_beyond_the_others_is_left_out_as_a_whole() -> None:
     assert np.frombuffer(with_one.maximum, np.float32).max() == pytest.approx(400 * UNIT)
 
 
+def test_a_thread_uses_no_more_than_the_time_of_its_forward() -> None:
+    # Readings lie outside of it: behind a forward of microseconds they take as long, or wait.
+    model = block()
+    used = ThreadUsage(100 * UNIT, 50 * UNIT, 3, 0, 1, 5)
+    thread = filled(model, [simple(model, 1.0)._replace(usage=used)]).thread
+    assert thread is not None
+    assert thread.on_core == pytest.approx(thread.seconds)
+    assert thread.waiting == 0.0
+
+
 def test_forwards_that_vary_are_no_outliers() -> None:
     model, chance = block(), random.Random(5)
     # Some take 1.6 times the median: as many on a busy machine do.

@@ -333,14 +333,22 @@ def quantiles(ordered: Sequence[float], shares: Sequence[float]) -> list[float]:
 
 
 def _usage(recorded: list[Forward]) -> Floats:
-    """Return (forwards, 9): wall seconds, and what its thread used; NaN where it is not known."""
-    return np.array(
+    """Return (forwards, 9): wall seconds, and what its thread used; NaN where it is not known.
+
+    The readings lie outside of the forward: what the thread used between them is more than its
+    time allows where that is as short as they are.
+    """
+    found = np.array(
         [
             (forward.seconds, *(forward.usage or (None,) * len(ThreadUsage._fields)))
             for forward in recorded
         ],
         np.float64,
     )
+    seconds, on_core, waiting = found[:, 0], found[:, 1], found[:, 2]
+    np.minimum(on_core, seconds, out=on_core)
+    np.minimum(waiting, seconds - on_core, out=waiting)
+    return found
 
 
 def thread_time(seconds: float, usage: ThreadUsage) -> ThreadTime:
