@@ -161,7 +161,8 @@ def _flash_attention(call: Call) -> int:
 def _multi_head_attention(call: Call) -> int:
     batch, length, width = call.shape("query")
     heads, size = call.number("num_head"), _itemsize(call)
-    return _inside_attention(batch, length, width, heads) * size - call.output_elements() * size
+    inside = _inside_attention(batch, length, width, heads) * size
+    return inside + _masked_scores(call, heads) - call.output_elements() * size
 
 
 def _inside_attention(batch: int, length: int, width: int, heads: int) -> int:
@@ -171,6 +172,33 @@ def _inside_attention(batch: int, length: int, width: int, heads: int) -> int:
     """
     projected = 3 * batch * length * width
     return projected + max(projected, batch * heads * length * length)
+
+
+def _masked_scores(call: Call, heads: int) -> int:
+    """Bytes of the scores after a masked softmax, which does not work in place.
+
+    Of a nested tensor a mask of what its parts are padded with is made, as large as the scores.
+    Source: likewise, ``masked_softmax``.
+    """
+    first = call.first()
+    if not (call.has("mask") or first.is_nested):
+        return 0
+    batch, length = shape_of(first)[:2]
+    return batch * heads * length * length * (first.element_size() + first.is_nested)
+
+
+@WORKSPACE.register("torchvision::deform_conv2d")
+def _deformable_convolution(call: Call) -> int:
+    """Columns of up to 32 images, and the output twice before the bias is added.
+
+    Source: torchvision, ``csrc/ops/cpu/deform_conv2d_kernel.cpp`` (``kMaxParallelImgs``).
+    """
+    batch = call.shape("input")[0]
+    height, width = call.output()[-2:]
+    images = next(count for count in range(min(batch, 32), 0, -1) if batch % count == 0)
+    columns = prod(call.shape("weight")[1:]) * call.number("groups")
+    elements = columns * images * height * width + 2 * call.output_elements()
+    return elements * _itemsize(call)
 
 
 @WORKSPACE.register("aten::_transformer_encoder_layer_fwd")
@@ -183,9 +211,10 @@ def _encoder_layer(call: Call) -> int:
     hidden, size = call.shape("ffn_weight_1")[0], _itemsize(call)
     output = batch * length * width
     normed = output if call.flag("norm_first") else 0
-    attention = normed + _inside_attention(batch, length, width, call.number("num_heads"))
-    feed_forward = 2 * output + normed + batch * length * hidden
-    return (max(attention, feed_forward) - output) * size
+    heads = call.number("num_heads")
+    attention = (normed + _inside_attention(batch, length, width, heads)) * size
+    feed_forward = (2 * output + normed + batch * length * hidden) * size
+    return max(attention + _masked_scores(call, heads), feed_forward) - output * size
 
 
 @WORKSPACE.register("aten::mkldnn_rnn_layer")

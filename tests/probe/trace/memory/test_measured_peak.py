@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torchvision
 from torch import nn
 
 from tests.probe.cost.test_macs import Function
@@ -109,3 +110,41 @@ def test_attention_needs_a_block_of_scores_for_each_thread() -> None:
     found = traced(attend, query, query, query).done.peak_memory.workspace
 
     assert found == torch.get_num_threads() * 64 * (512 + 2 + 64) * 4
+
+
+class _Masked(nn.Module):
+    def __init__(self, *, is_nested: bool) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(64, 8, 128, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=is_nested)
+
+    def forward(self, x: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
+        return self.encoder(x, src_key_padding_mask=padding)
+
+
+PADDING = torch.arange(50).expand(4, 50) >= torch.tensor([[50], [40], [40], [40]])
+
+
+@pytest.mark.parametrize(
+    ("module", "given", "within"),
+    [
+        (_Masked(is_nested=False), (torch.zeros(4, 50, 64), PADDING), 0.01),
+        (_Masked(is_nested=True), (torch.zeros(4, 50, 64), PADDING), 0.05),
+        (
+            torchvision.ops.DeformConv2d(8, 16, 3, padding=1, groups=2),
+            (torch.zeros(37, 8, 20, 20), torch.zeros(37, 18, 20, 20)),
+            0.01,
+        ),
+    ],
+    ids=["mask", "nested", "deformable"],
+)
+def test_scratch_memory_of_masked_attention_and_deformable_convolutions_is_foretold(
+    module: nn.Module, given: tuple[torch.Tensor, ...], within: float
+) -> None:
+    peak = traced(module, *given).done.peak_memory
+    found = measured_peak(module, inputs_of(*given))
+
+    assert not isinstance(peak.activations, Unknown)
+    assert not isinstance(peak.workspace, Unknown)
+    assert found.workspace_bytes is not None
+    assert peak.activations + peak.workspace == pytest.approx(found.peak_bytes, rel=within)
