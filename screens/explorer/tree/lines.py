@@ -213,13 +213,15 @@ def _cell(column: Column, node: int, cells: Cells, figures: Figures, glyphs: Gly
             return _figure(column, cells.parameters, _text(cells.parameters, count), glyphs)
         case "macs":
             text = _text(cells.macs, count)
-            mark = {"at most": glyphs.at_most, "about": glyphs.about, None: ""}[cells.bounded]
-            return _figure(column, cells.macs, mark + text if text else "", glyphs)
+            return _figure(column, cells.macs, _bounded(cells, glyphs, text), glyphs)
         case "bytes":
-            return _figure(column, cells.bytes_moved, _text(cells.bytes_moved, units.size), glyphs)
+            text = _text(cells.bytes_moved, units.size)
+            return _figure(column, cells.bytes_moved, _bounded(cells, glyphs, text), glyphs)
         case "intensity":
             text = _text(cells.intensity, units.intensity)
-            return _figure(column, cells.intensity, _at_least(cells, glyphs, text), glyphs)
+            # Of two upper bounds the ratio is neither.
+            text = glyphs.about + text if cells.bounded and text else _at_least(cells, glyphs, text)
+            return _figure(column, cells.intensity, text, glyphs)
         case "seconds":
             return _time(column, cells.seconds, cells, figures, glyphs)
         case "p95":
@@ -256,10 +258,18 @@ def _cell(column: Column, node: int, cells: Cells, figures: Figures, glyphs: Gly
             return _figure(column, value, text, glyphs)
 
 
+def _bounded(cells: Cells, glyphs: Glyphs, text: str) -> str:
+    """Return a figure of the work, marked where it depends on the data."""
+    mark = {"at most": glyphs.at_most, "about": glyphs.about, None: ""}[cells.bounded]
+    return mark + text if text else text
+
+
 def _at_least(cells: Cells, glyphs: Glyphs, text: str) -> str:
-    """Return FLOPs or intensity, marked where only some operators were counted."""
+    """Return FLOPs or intensity, marked where only some operators were counted, or by the data."""
+    if not cells.is_at_least:
+        return _bounded(cells, glyphs, text)
     mark = glyphs.about if cells.bounded else glyphs.at_least
-    return mark + text if cells.is_at_least and text else text
+    return mark + text if text else text
 
 
 def _figure(column: Column, value: Value, text: str, glyphs: Glyphs) -> Line:

@@ -212,3 +212,18 @@ def test_a_failure_after_the_trace_is_told() -> None:
 
 def test_without_a_tree_the_report_says_so() -> None:
     assert table(EMPTY, columns=100) == ("the model was not traced: there is nothing to report",)
+
+
+def test_all_work_that_depends_on_the_data_is_marked() -> None:
+    # The convolution may answer less; the root has an operator without a formula too.
+    told = [
+        replace(message, bounded=("aten::convolution",)) if message is DONE else message
+        for message in TRACED
+    ]
+    lines = table(folded(tuple(told)), columns=100)
+    (convolution,) = [line.split() for line in lines if line.startswith("  conv  Conv2d")]
+    (moved,) = [line for line in lines if line.startswith("  bytes moved")]
+    (work,) = [line for line in lines if line.startswith("  work ")]
+    assert convolution[3:8] == ["≤6.91K", "≤13.8K", "≤2.17", "KiB", "~6.22"]
+    assert "at most 13.4 KiB" in moved
+    assert "at most 9.47 KMAC  about 19.0 KFLOP" in work

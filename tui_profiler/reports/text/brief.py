@@ -111,7 +111,7 @@ def _totals(session: Session, tree: Tree) -> list[str]:
     if has_forward:
         work = figure_text.work(tree)
         if bound.is_counted(tree.costs[0]):
-            work += f", {units.size(bound.bytes_moved(tree.costs[0]))} moved (counted)"
+            work += f", {figure_text.bytes_of(tree)} moved (counted)"
     said = [
         f"parameters: {figure_text.parameters(tree)} (counted)",
         f"forward: {work}",

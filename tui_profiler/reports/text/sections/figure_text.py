@@ -76,20 +76,26 @@ def inputs(specs: tuple[InputSpec, ...]) -> list[str]:
 def work(tree: Tree, between: str = ", ") -> str:
     """Return the work of one forward, and where it is a bound."""
     cost = tree.costs[0]
-    mark = _MARKS[tree.bounded.get(0)]
-    least = "at least " if cost.uncosted else ""
+    depends = tree.bounded.get(0)
+    mark = _MARKS[depends]
+    least = (_MARKS["about"] if depends else "at least ") if cost.uncosted else mark
     macs, flops = known_macs(cost), known_flops(cost)
     if flops is None:
         return f"{UNAVAILABLE} {why_not_counted(tree)}"
     counted = f"{UNAVAILABLE} MAC" if macs is None else mark + quantity(macs, "MAC")
-    return f"{counted}{between}{least or mark}{quantity(flops, 'FLOP')}"
+    return f"{counted}{between}{least}{quantity(flops, 'FLOP')}"
+
+
+def bytes_of(tree: Tree) -> str:
+    """Return the bytes that the operators of one forward move, and where they are a bound."""
+    return _MARKS[tree.bounded.get(0)] + size(bytes_moved(tree.costs[0]))
 
 
 def moved(tree: Tree) -> str:
     """Return the bytes that the operators of one forward move, by what they are."""
     cost = tree.costs[0]
     read = f"inputs {size(cost.input_bytes)}, weights {size(cost.weight_bytes)}"
-    return f"{size(bytes_moved(cost))}: {read}, outputs {size(cost.output_bytes)}"
+    return f"{bytes_of(tree)}: {read}, outputs {size(cost.output_bytes)}"
 
 
 def per_byte(tree: Tree) -> str:
@@ -104,16 +110,18 @@ def work_cells(tree: Tree, at: int) -> tuple[str, str, str, str]:
     """Return MACs, FLOPs, bytes and FLOPs per byte of a node as cells, bounds marked."""
     cost = tree.costs[at]
     depends = tree.bounded.get(at)
-    bounded = {"at most": "≤", "about": "~", None: ""}[depends] if cost.macs else ""
-    least = ("~" if depends else "≥") if is_at_least(cost) else ""
+    bounded = {"at most": "≤", "about": "~", None: ""}[depends]
+    least = ("~" if depends else "≥") if is_at_least(cost) else bounded
+    # Of two upper bounds the ratio is neither.
+    per_byte = "~" if depends else least
     macs, flops = known_macs(cost), known_flops(cost)
     moved, ratio = known_bytes(cost), intensity(cost)
     none = UNAVAILABLE if flops is None else ZERO
     return (
-        UNAVAILABLE if macs is None else bounded + count(macs),
-        UNAVAILABLE if flops is None else least + count(flops),
-        UNAVAILABLE if moved is None else size(moved) if moved else ZERO,
-        none if ratio is None else least + intensity_text(ratio),
+        UNAVAILABLE if macs is None else bounded + count(macs) if macs else ZERO,
+        UNAVAILABLE if flops is None else least + count(flops) if flops else ZERO,
+        UNAVAILABLE if moved is None else bounded + size(moved) if moved else ZERO,
+        none if ratio is None else per_byte + intensity_text(ratio),
     )
 
 

@@ -74,11 +74,10 @@ def told_on_paper(session: Session) -> str:
 def _costs(tree: Tree) -> list[tuple[str, str]]:
     if not tree.has_forward:
         return [("work", f"{UNAVAILABLE} ({NO_FORWARD})")]
-    cost = tree.costs[0]
     per_byte = figure_text.per_byte(tree)
     return [
         ("work", f"{figure_text.work(tree)} per forward"),
-        ("bytes moved", f"{size(bound.bytes_moved(cost))} per forward, {per_byte}"),
+        ("bytes moved", f"{figure_text.bytes_of(tree)} per forward, {per_byte}"),
         ("peak memory", _peak(tree)),
     ]
 
