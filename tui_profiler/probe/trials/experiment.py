@@ -20,7 +20,6 @@ from tui_profiler import messages
 from tui_profiler.messages.trials import TrialOutcome, TrialStep
 from tui_profiler.probe.load.common.loaded_model import Loaded
 from tui_profiler.probe.load.load import load
-from tui_profiler.probe.measure.devices.machine import memory, memory_group
 from tui_profiler.probe.measure.energy.replay import captured
 from tui_profiler.probe.process.memory_limit import limit_memory
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
@@ -102,13 +101,12 @@ def try_change(
         return messages.TrialResult(wish.kind, wish.node, outcome, seconds, why[:_MOST_REASON])
 
     try:
-        kind.of(trains=subject.train is not None)
+        made = kind.of(trains=subject.train is not None)
         if why_not := kind.why_not(subject.module, subject.inputs):
             return without("impossible", why_not)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             progress.tell("change")
-            made = kind.of(trains=subject.train is not None)
             return _tried(wish, subject, made(subject), progress, began)
     except change.ImpossibleError as error:
         return without("impossible", str(error))
@@ -250,10 +248,7 @@ def try_optimizer(
     progress = Progress(wish, send, next_request)
     progress.tell("load")
     if not request.spec.device.startswith("cuda"):
-        most = wish.most_bytes
-        if most is None:
-            free = memory(memory_group())
-            most = int(optimizer_loop.MEMORY_SHARE * max(free.total_bytes - free.used_bytes, 0))
+        most = change.spare_bytes() if wish.most_bytes is None else wish.most_bytes
         limit_memory(most, most, "the limit of one trial")
     kind = optimizer_loop.alone(request.name, request.tensors, request.spec.device)
     nothing = change.Subject(torch.nn.Module(), Inputs(()), wish.most_bytes)

@@ -21,11 +21,9 @@ from tui_profiler import messages
 from tui_profiler.connection.wire import WireError
 from tui_profiler.messages.model import Phase
 from tui_profiler.messages.trials import WHOLE_MODEL, TrialOutcome
-from tui_profiler.probe.measure.devices.machine import memory, memory_group
 from tui_profiler.probe.process.link import Channel, drop_analyses
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
-from tui_profiler.probe.trials.kinds.change import ImpossibleError
-from tui_profiler.probe.trials.kinds.optimizer_loop import MEMORY_SHARE
+from tui_profiler.probe.trials.kinds.change import ImpossibleError, spare_bytes
 from tui_profiler.probe.trials.kinds.table import KINDS
 from tui_profiler.probe.trials.supervisor import TrialProcess
 
@@ -92,9 +90,7 @@ class Trials:
         if why_not:
             return _without(wish, "impossible", why_not, began)
         if wish.most_bytes is None:
-            free = memory(memory_group())
-            most = int(MEMORY_SHARE * max(free.total_bytes - free.used_bytes, 0))
-            wish = replace(wish, most_bytes=most)
+            wish = replace(wish, most_bytes=spare_bytes())
         path = "" if wish.node == WHOLE_MODEL else self._nodes[wish.node].path
         try:
             process = TrialProcess(messages.TryAlone(self._spec, wish, path, self._phase))

@@ -640,8 +640,7 @@ def _free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free)
-    used, total = memory(memory_group())
-    return max(total - used, 0)
+    return memory(memory_group()).free_bytes
 
 
 def _first_line(error: BaseException) -> str:

@@ -23,23 +23,17 @@ _THIS_PROCESS = Path("/proc/self")
 _CPUINFO = Path("/proc/cpuinfo")
 
 
-class Machine(NamedTuple):
-    """The facts about the machine that do not change while a process runs."""
-
-    cpu: str
-    """Processor name, as the kernel spells it."""
-    cores: int
-    """Logical cores that this process may use."""
-    memory_bytes: int
-    """Physical memory, or the control group's limit where that is lower."""
-
-
 class Memory(NamedTuple):
     """Memory of the machine, or of the control group where its limit is lower."""
 
     used_bytes: int
     """In use and not to be had back by dropping file cache."""
     total_bytes: int
+
+    @property
+    def free_bytes(self) -> int:
+        """The rest."""
+        return max(self.total_bytes - self.used_bytes, 0)
 
 
 class ControlGroup(NamedTuple):
@@ -50,11 +44,6 @@ class ControlGroup(NamedTuple):
     statistics: Path
     cache_field: str
     """Which line of ``statistics`` counts the file cache that the kernel drops when it is short."""
-
-
-def environment_cpu() -> Machine:
-    """Describe the processor and memory that this process was given."""
-    return Machine(processor_name(), len(allowed_cores()), memory(memory_group()).total_bytes)
 
 
 def allowed_cores() -> tuple[int, ...]:

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from tui_profiler.messages import TrainSpec
+from tui_profiler.probe.measure.devices.machine import memory, memory_group
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.failure import one_line
 from tui_profiler.probe.trace.tree.weights import packed_bytes, weight_storages
@@ -20,6 +21,8 @@ from tui_profiler.probe.trace.tree.weights import packed_bytes, weight_storages
 Prepare: TypeAlias = Callable[[], object]
 Call: TypeAlias = Callable[[object], object]
 _LEAST_OF_SECONDS = 0.3
+_MEMORY_SHARE = 0.8
+"""Of the free memory, that a trial may take."""
 
 
 class ImpossibleError(Exception):
@@ -166,6 +169,11 @@ def wait_for(device: torch.device) -> None:
 def weight_bytes(module: nn.Module) -> int:
     """Return the bytes of all parameters and buffers, shared ones once, packed ones included."""
     return sum(sum(of.values()) for of in weight_storages(module)) + packed_bytes(module)
+
+
+def spare_bytes() -> int:
+    """Return the part of the free memory that a trial may take."""
+    return int(_MEMORY_SHARE * memory(memory_group()).free_bytes)
 
 
 def counted(number: int, noun: str) -> str:

@@ -10,13 +10,10 @@ from typing import Literal, TypeAlias
 
 import torch
 
-from tui_profiler.probe.measure.devices.machine import memory, memory_group
 from tui_profiler.probe.trace.training.optimizers import described, make_optimizer, state_tensors
 from tui_profiler.probe.trials.kinds import change
 from tui_profiler.probe.trials.kinds.training_side import trained, training_side
 
-MEMORY_SHARE = 0.8
-"""Of the free memory, that a trial may take."""
 _Way: TypeAlias = Literal["fused", "foreach"]
 
 
@@ -76,12 +73,10 @@ def alone(name: str, shapes: Sequence[tuple[tuple[int, ...], str]], device: str)
     """
 
     def changed(_: change.Subject) -> change.Change:
-        machine = memory(memory_group())
-        free = MEMORY_SHARE * (machine.total_bytes - machine.used_bytes)
         wanted = sum(prod(shape) * _dtype(dtype).itemsize for shape, dtype in shapes)
         if not shapes:
             raise change.ImpossibleError("no parameter of the program is known")
-        if device == "cpu" and _COPIES * wanted > free:
+        if device == "cpu" and _COPIES * wanted > change.spare_bytes():
             raise change.ImpossibleError("its tensors take more memory than is free")
         module = _made(shapes, device)
         parameters = {id(one): one for one in module.parameters()}
