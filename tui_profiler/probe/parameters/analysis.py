@@ -26,7 +26,7 @@ from tui_profiler.probe.parameters.pruning import channels, pruned, sizes
 from tui_profiler.probe.parameters.spectral import spectral
 from tui_profiler.probe.parameters.statistics import count_bits, is_narrow, moments, sum_up
 from tui_profiler.probe.parameters.storage import MOST_VALUES, compression, quantised, width
-from tui_profiler.probe.parameters.subjects import Subject
+from tui_profiler.probe.parameters.subjects import Subject, is_under
 from tui_profiler.probe.parameters.time_slices import Job, SlicedThreads, StoppedError
 from tui_profiler.probe.parameters.values import PIECE_VALUES, Values
 from tui_profiler.probe.process.wire_names import writable
@@ -330,8 +330,3 @@ def _seconds_of(subject: Subject, parts: tuple[ParameterPart, ...]) -> tuple[flo
 def _is_small_buffer(subject: Subject) -> bool:
     """Return whether a forward may write to a tensor, and one piece reads it."""
     return subject.told.is_buffer and math.prod(subject.told.shape) <= PIECE_VALUES
-
-
-def is_under(name: str, under: str) -> bool:
-    """Return whether a full name is below a part of the model."""
-    return not under or name == under or name.startswith(f"{under}.")

@@ -27,6 +27,8 @@ from tui_profiler import messages
 from tui_profiler.messages import Figure, Message, Node, Unknown, known
 from tui_profiler.messages.parameters import Format, Scheme
 from tui_profiler.probe.parameters.storage import LARGEST, stored
+from tui_profiler.probe.parameters.subjects import is_under
+from tui_profiler.probe.parameters.values import reach
 from tui_profiler.probe.process.wire_names import writable
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import parameters_of, storage_key
@@ -313,7 +315,7 @@ class Meter:
                 if weight is None or id(weight) in seen or not _is_weight(weight):
                     continue
                 seen.add(id(weight))
-                if not under or full == under or full.startswith(f"{under}."):
+                if is_under(full, under):
                     aliases = aliases_of(weight, storages.beside(weight))
                     yield Target(node.path, full, weight, channel_axis_of(module), aliases)
 
@@ -561,5 +563,4 @@ def replaced(aliases: Aliases, values: torch.Tensor) -> Iterator[None]:
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
     """Return the indices of a tensor's first value in its storage, and behind its last."""
     first = int(tensor.storage_offset())
-    pairs = zip(tensor.shape, tensor.stride(), strict=True)
-    return first, first + sum((size - 1) * step for size, step in pairs) + 1
+    return first, first + reach(tensor.shape, tensor.stride())

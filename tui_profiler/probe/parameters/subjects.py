@@ -12,7 +12,7 @@ from torch.nn.parameter import is_lazy
 from tui_profiler.archive import Found, TensorEntry
 from tui_profiler.messages.parameters import TensorStatistics
 from tui_profiler.probe.load.files import parameters_tree
-from tui_profiler.probe.parameters.values import MOST_WHOLE_BYTES, InFile, InMemory, Values
+from tui_profiler.probe.parameters.values import MOST_WHOLE_BYTES, InFile, InMemory, Values, reach
 from tui_profiler.probe.process.wire_names import writable
 from tui_profiler.probe.torch_compat.internals import children_of, storage_key
 from tui_profiler.probe.trace.tree.growing_tree import joined
@@ -47,6 +47,11 @@ _MOST_ALIGNMENT = 4096
 def alignment_of(place: int) -> int:
     """Return the largest power of two, up to a page, that divides an address or an offset."""
     return min(place & -place, _MOST_ALIGNMENT) if place else _MOST_ALIGNMENT
+
+
+def is_under(name: str, under: str) -> bool:
+    """Return whether a full name is below a part of the model."""
+    return not under or name == under or name.startswith(f"{under}.")
 
 
 _HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads")
@@ -211,8 +216,7 @@ def _with_strides(
     descriptor: int, offset: int, dtype: torch.dtype, shape: Sequence[int], strides: Sequence[int]
 ) -> InMemory:
     """Read a non-contiguous tensor, whole; its end was checked with the file's headers."""
-    reach = 1 + sum(stride * (axis - 1) for stride, axis in zip(strides, shape, strict=True))
-    flat = InFile(descriptor, offset, dtype, (1, reach)).block(0, 1).view(-1)
+    flat = InFile(descriptor, offset, dtype, (1, reach(shape, strides))).block(0, 1).view(-1)
     return InMemory(flat.as_strided(tuple(shape), tuple(strides)))
 
 

@@ -123,24 +123,24 @@ def collapsed(tensor: torch.Tensor) -> torch.Tensor:
     for axis, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
         if stride == 0 and size > 1:
             tensor = tensor.narrow(axis, 0, 1)
-    reach = _reach(tensor)
-    if tensor.numel() > reach:  # Its windows overlap: their storage, once.
-        return tensor.as_strided((reach,), (1,))
+    whole = reach(tensor.shape, tensor.stride())
+    if tensor.numel() > whole:  # Its windows overlap: their storage, once.
+        return tensor.as_strided((whole,), (1,))
     return tensor
 
 
-def _reach(tensor: torch.Tensor) -> int:
-    if not tensor.numel():
+def reach(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Return the places of a storage from a tensor's first value to its last; 0 without values."""
+    if 0 in shape:
         return 0
-    pairs = zip(tensor.shape, tensor.stride(), strict=True)
-    return 1 + sum(stride * (size - 1) for size, stride in pairs)
+    return 1 + sum(stride * (size - 1) for size, stride in zip(shape, strides, strict=True))
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor | None:
     """Return the values in storage order; None where there are gaps."""
     if tensor.is_contiguous():
         return tensor.view(-1)
-    if tensor.numel() == _reach(tensor):  # Each place once, by collapsed.
+    if tensor.numel() == reach(tensor.shape, tensor.stride()):  # Each place once, by collapsed.
         return tensor.as_strided((tensor.numel(),), (1,))
     return None
 
