@@ -59,8 +59,6 @@ class _Request:
         """Tokens per row that are known of."""
         self.first_token: float | None = None
         """Second at which it was there."""
-        self.is_checking = False
-        """Whether an assistant proposes candidates."""
         self.is_decoding = not self.is_whole
         self.prefill = _Phase()
         if tokens.encoder is not None:
@@ -85,6 +83,23 @@ class _Request:
         """Whether all tokens are given again each time."""
         return not self.last.is_given_cache and self.first_cache is None
 
+    @property
+    def seconds(self) -> float:
+        """From its beginning to the end of its last forward."""
+        return self.ended - self.began
+
+    @property
+    def first_seconds(self) -> float:
+        """To the first token; not a number where that is not known."""
+        if self.first_token is None or self.is_encoder_missed:
+            return math.nan
+        return self.first_token - self.began
+
+    @property
+    def decode_seconds(self) -> float:
+        """From the first token to the last."""
+        return max(self.ended - (self.first_token or self.ended), 0.0)
+
 
 class _Phase:
     """Forwards of one phase."""
@@ -104,21 +119,6 @@ class _Phase:
         return GenerationPhase(self.forwards, self.tokens, self.seconds)
 
 
-class _Ended:
-    """A request that has ended."""
-
-    def __init__(self, one: _Request) -> None:
-        self.rows, self.prompt, self.generated = one.rows, one.prompt, one.generated
-        self.seconds = one.ended - one.began
-        self.prefill, self.decode = one.prefill, one.decode
-        self.is_slowed = one.is_slowed
-        is_timed = one.first_token is not None and not one.is_encoder_missed
-        self.first_seconds = math.nan if not is_timed else (one.first_token or 0.0) - one.began
-        self.decode_seconds = max(one.ended - (one.first_token or one.ended), 0.0)
-        self.is_at_least = one.waits
-        self.is_encoder_missed = one.is_encoder_missed
-
-
 class Requests:
     """The requests of one model.
 
@@ -129,7 +129,7 @@ class Requests:
     def __init__(self, *, is_on_device: bool = False) -> None:
         self._is_on_device = is_on_device
         self._open: list[_Request] = []
-        self._ended: deque[_Ended] = deque(maxlen=LAST_REQUESTS)
+        self._ended: deque[_Request] = deque(maxlen=LAST_REQUESTS)
         self._gaps: deque[float] = deque(maxlen=LAST_GAPS)
         self._prefill, self._decode = _Phase(), _Phase()
         self._count = self._cut = 0
@@ -187,7 +187,6 @@ class Requests:
         request.is_slowed |= is_slowed
         if not is_first:
             self._settle(request, forward, tokens)
-        request.is_checking |= tokens.checked > 1
         is_decode = request.is_decoding or (
             not is_first and (request.without_cache or tokens.tokens == 1 or tokens.checked > 1)
         )
@@ -284,7 +283,7 @@ class Requests:
         self._count += 1
         self._prefill.add(request.prefill)
         self._decode.add(request.decode)
-        self._ended.append(_Ended(request))
+        self._ended.append(request)
 
     def _note_cache(self, request: _Request, tokens: ForwardTokens) -> None:
         size = tokens.cache
@@ -331,7 +330,7 @@ class Requests:
             rows=_mean([one.rows for one in ended]),
             prompt_tokens=_mean([one.prompt for one in ended]),
             new_tokens=_mean([one.generated for one in ended]),
-            is_at_least=any(one.is_at_least for one in ended),
+            is_at_least=any(one.waits for one in ended),
             first_p50=first_p50,
             first_p95=first_p95,
             gap_p50=gap_p50,
