@@ -298,16 +298,14 @@ class Aggregator:
         times, usage = _times(recorded), _usage(recorded)
         fits = pattern.matches(times[:, 0])
         if not fits.all():
-            for forward in np.flatnonzero(~fits):
-                self._measure_otherwise_nested(recorded[forward])
+            # The same calls ended in the same order, but another one was around them.
+            for place in np.flatnonzero(~fits):
+                forward = recorded[place]
+                self._measure(self._nested_as(forward), [forward])
             times = times[fits]
         if len(times):
             self._sort(recorded[0]).measure(pattern, times, usage[fits])
             self._count_unseen(pattern, len(times))
-
-    def _measure_otherwise_nested(self, forward: Forward) -> None:
-        # The same calls ended in the same order, but another one was around them.
-        self._measure(self._nested_as(forward), [forward])
 
     def _nested_as(self, forward: Forward) -> Pattern:
         starts = _times([forward])[:, 0]

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from tui_profiler.messages import Account, EnergyTotals, Replayed, Unknown
-from tui_profiler.messages.hardware import LEAST_SECONDS, LEAST_STEPS, EnergyOf, Replay
+from tui_profiler.messages.hardware import LEAST_SECONDS, LEAST_STEPS, Activity, EnergyOf, Replay
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.probe.torch_compat.kv_cache import remade
 
@@ -108,11 +108,8 @@ class Replayer:
             return None
         return account.joules / account.seconds
 
-    def _account(self, activity: str) -> Account:
-        counter = self._counter
-        if activity == "idle":
-            return self._energy.account(self._of, counter.gpu, "idle")
-        return self._energy.account(self._of, counter.gpu, "replay")
+    def _account(self, activity: Activity) -> Account:
+        return self._energy.account(self._of, self._counter.gpu, activity)
 
     def _once(
         self, call: Callable[[], None], wait: Callable[[], None], idle_watts: float

@@ -174,8 +174,7 @@ class Steps:
         """Return the figures, where there are new ones; ``at`` seconds since it is watched."""
         if self._gaps >= LEAST_STEPS and not self._recent:
             self._gaps = 1  # Told; there were some.
-            none = Unknown(_SHARE)
-            return (self._message(at, none, [none] * 5),)
+            return (self._message(at, *[Unknown(_SHARE)] * 6),)
         if not self._is_new or len(self._recent) < LEAST_STEPS:
             return ()
         self._is_new = False
@@ -184,21 +183,16 @@ class Steps:
         if self._why_not:
             parts = [Unknown(self._why_not)] * 5
         step = Unknown(_OVERLAP) if self._why_not == _OVERLAP else means[0]
-        return (self._message(at, step, parts),)
+        return (self._message(at, step, *parts),)
 
-    def _message(self, at: float, step: Figure, parts: Sequence[Figure]) -> StepTimes:
-        compute, wait, host, forward, backward = parts
+    def _message(self, at: float, *figures: Figure) -> StepTimes:
+        """Return a message with the figures of ``Split``."""
         return StepTimes(
             at=at,
             steps=self._steps,
             window=WINDOW,
-            step=step,
-            compute=compute,
-            wait=wait,
-            host=host,
-            forward=forward,
-            backward=backward,
             dropped=self._dropped,
+            **dict(zip(Split._fields, figures, strict=True)),
         )
 
 

@@ -41,9 +41,6 @@ class OtherModels:
     def __init__(self) -> None:
         self._places: dict[ModelKey, int] = {}
 
-    def __len__(self) -> int:
-        return len(self._places)
-
     def place(self, model: ModelKey) -> int | None:
         """Return the place of a model, counted from 0; None where there are too many."""
         if model not in self._places and len(self._places) >= MOST_KEPT:
