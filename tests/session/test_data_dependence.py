@@ -43,6 +43,14 @@ def test_what_runs_after_a_value_was_read_is_about() -> None:
     assert found == dict.fromkeys((NET, TAIL, SCALAR, MM), "about")
 
 
+def test_after_a_value_was_read_means_after_it_in_time() -> None:
+    # A module calls others and reads a value itself: its own operators come after theirs.
+    found = reach(nodes(), EDGES, ("aten::_local_scalar_dense",), (CONVOLUTION, SCALAR, ADDMM, MM))
+    assert found == dict.fromkeys((NET, HEADS, ADDMM, TAIL, SCALAR, MM), "about")
+    again = reach(nodes(), EDGES, ("aten::_local_scalar_dense",), (MM, SCALAR, MM, CONVOLUTION))
+    assert set(again) == {NET, BACKBONE, CONVOLUTION, TAIL, SCALAR, MM}
+
+
 def test_a_constant_outweighs_a_bound_above_both() -> None:
     found = reach(nodes(), EDGES, ("aten::nonzero", "aten::_local_scalar_dense"))
     assert found[NET] == "about"

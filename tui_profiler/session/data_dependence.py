@@ -31,7 +31,10 @@ _SCALAR = "aten::_local_scalar_dense"
 
 
 def reach(
-    nodes: Sequence[Node], edges: Sequence[tuple[int, int]], names: Sequence[str]
+    nodes: Sequence[Node],
+    edges: Sequence[tuple[int, int]],
+    names: Sequence[str],
+    calls: Sequence[int] = (),
 ) -> dict[int, Bounded]:
     """Return the nodes whose figures depend on the data.
 
@@ -39,6 +42,7 @@ def reach(
         nodes: in preorder.
         edges: (writer, reader) of operators.
         names: of the operators that answered with a bound, without overload.
+        calls: the nodes of operators in the order in which they ran; preorder if it is not known.
     """
     found: dict[int, Bounded] = {}
     if not names:
@@ -50,8 +54,10 @@ def reach(
     _follow([i for i, node in enumerate(nodes) if node.name in asked], readers, "at most", found)
     constants = [i for i, node in enumerate(nodes) if node.name in asked & _CONSTANT]
     _follow(constants, readers, "about", found)
-    first = next((i for i in constants if nodes[i].name == _SCALAR), len(nodes))
-    for index in range(first + 1, len(nodes)):
+    scalars = frozenset(index for index in constants if nodes[index].name == _SCALAR)
+    order = calls if scalars.intersection(calls) else range(len(nodes))
+    first = next((at for at, index in enumerate(order) if index in scalars), len(order))
+    for index in order[first + 1 :]:
         if nodes[index].kind == "op":
             found[index] = "about"
     _lift(nodes, found)

@@ -125,7 +125,8 @@ def completed(tree: Tree, done: messages.TraceDone) -> Tree | None:
     for index in range(len(parents) - 1, 0, -1):
         parent = parents[index]
         ends[parent] = max(ends[parent], ends[index])
-    bounded = reach(tree.nodes, tree.edges, done.bounded)
+    calls = tree.memory.nodes if tree.memory is not None else ()
+    bounded = reach(tree.nodes, tree.edges, done.bounded, calls)
     return replace(tree, ends=ends, depths=depths, done=done, bounded=bounded)
 
 

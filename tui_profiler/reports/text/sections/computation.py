@@ -153,5 +153,5 @@ def _without_formula(tree: Tree) -> list[Part]:
         found.append(Note(f"Without a formula (FLOP are a lower bound): {listed}"))
     if tree.done is not None and tree.done.bounded:
         listed = ", ".join(tree.done.bounded)
-        found.append(Note(f"Output size depends on the data (figures are bounds): {listed}"))
+        found.append(Note(f"Depends on the data (figures are at most, ≤, or about, ~): {listed}"))
     return found

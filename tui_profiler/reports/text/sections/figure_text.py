@@ -102,7 +102,7 @@ def per_byte(tree: Tree) -> str:
     """Return FLOPs per byte of one forward; a dash where nothing is moved."""
     cost = tree.costs[0]
     found, mark = intensity(cost), "about " if tree.bounded.get(0) else "at least "
-    least = mark if is_at_least(cost) else ""
+    least = mark if is_at_least(cost) or tree.bounded.get(0) else ""
     return UNAVAILABLE if found is None else f"{least}{intensity_text(found)} FLOP/B"
 
 

@@ -471,7 +471,7 @@ def _odd(one: messages.TensorStatistics) -> str:
 def _without_formula(done: messages.TraceDone) -> list[Section]:
     lists = (
         ("without a formula", "FLOP above are a lower bound", done.uncosted),
-        ("upper bounds", "output size depends on the data", done.bounded),
+        ("depends on the data", "figures are at most (≤) or about (~)", done.bounded),
     )
     return [Section(title, why, tuple(map(Note, found))) for title, why, found in lists if found]
 
