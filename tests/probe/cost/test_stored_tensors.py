@@ -109,3 +109,21 @@ def test_other_arithmetic_on_sparse_tensors_has_no_formula() -> None:
 
     assert "aten::mul" in " ".join(made.done.uncosted)
     assert cost_at(made, next(node for node in made.nodes if node.name == "aten::mm").path).macs
+
+
+class Jagged(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 16)
+
+    def forward(self, *rows):
+        made = torch.nested.nested_tensor(list(rows), layout=torch.jagged)
+        return torch.nested.to_padded_tensor(self.layer(made), 0.0)
+
+
+def test_a_jagged_tensor_made_in_the_forward_is_traced_in_a_real_run() -> None:
+    made = traced(Jagged(), torch.zeros(3, 8), torch.zeros(5, 8))
+
+    assert made.method == "dispatch:real"
+    assert cost_at(made, "layer").macs == 2 * 5 * 8 * 16  # as if padded to the longest
+    assert cost_at(made, "layer").output_bytes >= (3 + 5) * 16 * FLOAT

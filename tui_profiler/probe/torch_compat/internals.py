@@ -163,8 +163,10 @@ def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
     if not tensor.is_nested:
         return tuple(tensor.shape)
     if tensor.layout is torch.jagged:
-        lengths: torch.Tensor = tensor.offsets().diff()  # type: ignore[attr-defined] # only jagged
-        longest = int(lengths.max())
+        offsets: torch.Tensor = tensor.offsets()  # type: ignore[attr-defined] # only jagged
+        # torch's own placeholder, an argument of the operator that makes one, has no lengths.
+        has_values = not offsets.is_meta and not isinstance(offsets, FakeTensor)
+        longest = int(offsets.diff().max()) if has_values else int(tensor.values().shape[0])
         return tuple(size if isinstance(size, int) else longest for size in tensor.shape)
     sizes: list[int] = tensor._nested_tensor_size().max(dim=0).values.tolist()
     return (tensor.size(0), *sizes)

@@ -37,6 +37,7 @@ _SMALL_ELEMENTS = 1 << 20
 """Of all arguments of an operator: more are worth several threads."""
 
 _DEVICE = torch.ops.prim.device.default
+_LAYOUT = torch.ops.prim.layout.default
 
 
 class StepCosts(Protocol):
@@ -103,6 +104,8 @@ class Recorder(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # 
         if func is _DEVICE:
             asked = args[0]
             return asked.device if type(asked) is internals.FakeTensor else func(*args, **keywords)
+        if func is _LAYOUT and isinstance(args[0], torch.Tensor):
+            return args[0].layout  # of a jagged tensor: it has no kernel that could be run
         call = Call(signature_of(func), args, keywords, ())
         if isinstance(func, internals.HigherOrderOperator):
             inside = inside_of(func, args)
