@@ -7,19 +7,21 @@ import torch
 from msgspec.structs import replace
 from torch import nn
 
-from tests.findings.made import CEILINGS, figure, on_paper
+from tests.findings.made import CEILINGS, figure, on_paper, timed, with_host
 from tests.findings.test_findings import DOUBTED
 from tests.queries.training import trained
 from tests.small_model import CONV, TRACED, folded
 from tests.training_session import column, step_parts, training_step
-from tui_profiler.findings import CHECKS, withheld_words
+from tui_profiler.findings import CHECKS, findings, withheld_words
 from tui_profiler.findings.evidence.finding import Finding, Kind
 from tui_profiler.findings.verdict import Measured, measured, trial_request, wish
 from tui_profiler.messages import (
     Checkpointing,
     KeptGradients,
     LoaderSettings,
+    ModeSeen,
     OptimizerSettings,
+    Setting,
     SourceLine,
     ThreadTime,
     TrainingStep,
@@ -28,6 +30,7 @@ from tui_profiler.messages import (
     TryOptimizer,
     Unknown,
     Wish,
+    known,
 )
 from tui_profiler.reports.text.sections.findings import trial_text
 from tui_profiler.reports.text.table import findings_lines
@@ -61,6 +64,7 @@ ADVISED: dict[Kind, TrainingStep] = {
 ROOFED = apply(folded(TRACED), CEILINGS)
 assert ROOFED.model is not None
 ON_GPU = replace(ROOFED, model=replace(ROOFED.model, device="cuda:0"))
+TRAINS = ModeSeen(1.0, (Setting(True, "grad", 1, True, 9),), 9, 9, reached=9)
 SESSIONS: dict[Kind, Session] = {"pin-memory": ON_GPU}
 
 
@@ -268,6 +272,23 @@ def wide_step(**change: object) -> Session:
         **change,
     )
     return apply(paper, step)
+
+
+def test_beside_those_of_a_step_gains_of_a_forward_are_its_share_of_the_step() -> None:
+    layers = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Tanh())
+    forward = with_host(timed(on_paper(layers, torch.zeros(4, 16)), {"": 1e-3}), 4e-4, 1e-3)
+    alone = {one.kind: one.gain for one in findings(apply(forward, TRAINS))}
+    step = training_step(step_parts(forward=0.001, backward=0.003, optimizer=0.006), 0.01)
+    times = {"nodes": bytes(4), "forward": column(0.001), "own_forward": column(0.001)}
+    times |= {"backward": column(0.003), "own_backward": column(0.003)}
+    times |= {"recomputed": column(0.0), "own_recomputed": column(0.0)}
+    step = replace(step, **times, optimizer_settings=(LOOP,))
+    beside = {one.kind: one.gain for one in findings(apply(apply(forward, TRAINS), step))}
+    for kind in ("compile", "host-overhead"):
+        assert known(beside[kind].share) == pytest.approx(0.1 * (known(alone[kind].share) or 0))
+        assert "forwards are 10 % of the step" in beside[kind].formula
+    assert beside["optimizer-loop"].share == pytest.approx(0.6)
+    assert "of the step" not in alone["compile"].formula
 
 
 @pytest.mark.parametrize("passes", [10, 100])

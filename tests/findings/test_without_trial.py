@@ -21,6 +21,7 @@ from tests.findings.made import (
     with_host,
 )
 from tests.small_model import operator_times
+from tui_profiler.findings.evidence.time_share import host
 from tui_profiler.messages import (
     Hello,
     ModeSeen,
@@ -72,6 +73,18 @@ def test_a_forward_that_is_python_and_calls_is_found():
     slow = timed(on_paper(net, ROW), {"": 1e-1, "0": 3e-2, "1": 2e-2})
     assert found("host-overhead", with_host(slow, 1e-3, 1e-1)) is None
     assert found("host-overhead", session) is None, "no window was opened"
+
+
+def test_what_takes_longer_than_operators_and_calls_can_is_not_called_overhead():
+    net = nn.Sequential(nn.Linear(16, 16), nn.ReLU())
+    # Two operators and three calls of modules: at most 1 ms of Python.
+    for seconds, is_overhead in ((9e-4, True), (2e-3, False)):
+        session = timed(on_paper(net, ROW), {"": 3e-3, "0": 1e-3, "1": 1e-3})
+        session = with_host(session, seconds, 3e-3)
+        for kind in ("host-overhead", "compile"):
+            assert (found(kind, session) is not None) is is_overhead, kind
+        reason = host(session)
+        assert isinstance(reason, Unknown) is not is_overhead
 
 
 def test_a_program_that_leaves_its_model_idle_is_found():

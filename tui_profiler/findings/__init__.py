@@ -2,9 +2,14 @@
 
 from msgspec.structs import replace
 
+from tui_profiler.figures import units
 from tui_profiler.figures.units import energy
 from tui_profiler.findings.evidence.finding import Check, Finding, Gain, Kind
-from tui_profiler.findings.evidence.training_step import why_no_advice
+from tui_profiler.findings.evidence.training_step import (
+    recorded_step,
+    share_of_step,
+    why_no_advice,
+)
 from tui_profiler.findings.execution.autocast import bf16_autocast, fp16_autocast
 from tui_profiler.findings.execution.compile import compile_model
 from tui_profiler.findings.execution.compiled import graph_breaks, recompiles
@@ -36,7 +41,7 @@ from tui_profiler.findings.model.weights import pruning, quantise_weights, unuse
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.cost.energy import forward_energy
 from tui_profiler.queries.time.forward_kinds import is_mixed, times_fit_costs
-from tui_profiler.queries.time.modes import mode
+from tui_profiler.queries.time.modes import is_training, mode, runs_own_steps
 from tui_profiler.session import Session
 
 CHECKS: dict[Kind, Check] = {
@@ -90,7 +95,8 @@ def findings(session: Session) -> tuple[Finding, ...]:
             session, timings=None, host=None, host_operators=None, host_windows=None, device=None
         )
     found = [finding for check in CHECKS.values() if (finding := check(asked)) is not None]
-    return tuple(sorted(_with_energy(session, found), key=lambda one: one.gain.rank))
+    found = _of_steps(session, _with_energy(session, found))
+    return tuple(sorted(found, key=lambda one: one.gain.rank))
 
 
 def withheld(session: Session) -> tuple[Kind, ...]:
@@ -124,6 +130,32 @@ def withheld_words(session: Session) -> str:
     if why := why_no_advice(session):
         said += [f"those of a training step are withheld: {why}"]
     return "; ".join(said)
+
+
+def _of_steps(session: Session, found: list[Finding]) -> list[Finding]:
+    """Return the findings; beside those of a step, those of a forward with their share of it.
+
+    Where a worker runs the steps they stay of a forward, as their trials are.
+    """
+    step, training = recorded_step(session), session.training
+    root = training.of(0) if training is not None else None
+    if step is None or root is None or not is_training(session) or runs_own_steps(session):
+        return found
+    part = share_of_step(step, root.forward)
+    return [one if one.is_of_step else _of_step(one, part) for one in found]
+
+
+def _of_step(finding: Finding, part: float) -> Finding:
+    words = (
+        f"forwards are {units.share(part)} of the step; what it saves of a backward is not known"
+    )
+    gains = (
+        replace(gain, share=gain.share * part, formula=f"{gain.formula}; {words}")
+        if gain.of == "time" and not isinstance(gain.share, Unknown)
+        else gain
+        for gain in finding.gains
+    )
+    return replace(finding, gains=tuple(gains))
 
 
 def _with_energy(session: Session, found: list[Finding]) -> list[Finding]:

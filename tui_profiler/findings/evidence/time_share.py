@@ -28,6 +28,13 @@ BUSY_GPU = Unknown(
 NOT_ASKED = Unknown("it is not known whether the GPU waits for the host")
 WAITED = Unknown("forwards wait for a core: Python overhead cannot be told from it")
 NO_WINDOW = Unknown("no operator window yet: Python overhead is not known")
+OWN_CODE = Unknown(
+    "most of the time outside operators is in other code that the model runs, such as NumPy, files"
+    " or an extension: Python overhead is not known"
+)
+MOST_PYTHON_SECONDS = 2e-4
+"""Of Python for each operator and each call of a module: ten times what torch and its modules take
+on a slow core. What takes longer is no overhead of theirs, and no compiler removes it."""
 LEAST_SHARE = 0.001
 """Of a forward: no finding where less is saved, no trial could tell it from noise."""
 
@@ -217,4 +224,7 @@ def host(session: Session, without: Iterable[int] = ()) -> Host | Unknown:
     inside = (windows.shares(node) for node in without if windows is not None)
     outside = shares.host - sum(part.host for part in inside if part is not None)
     python = whole * (1.0 - waiting) * share_of(outside, shares.seconds)
+    calls = sum(node.calls for node in tree.nodes if node.kind == "module")
+    if python > MOST_PYTHON_SECONDS * (operators + calls):
+        return OWN_CODE
     return Host(python, min(operators * call, whole - python), operators, whole)
