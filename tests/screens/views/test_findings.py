@@ -185,9 +185,7 @@ def test_a_trial_of_a_step_shows_the_peak_it_saved_and_what_that_costs() -> None
         changed=TrialSide(0.12, 1, 40.0 * 2**20, 30.0 * 2**20, 10.0 * 2**20),
         is_step=True,
     )
-    finding = replace(
-        FOUND[0], kind="checkpoint", trial="checkpoint", gains=(Gain("memory", 0.2, "on paper"),)
-    )
+    finding = replace(FOUND[0], kind="checkpoint", gains=(Gain("memory", 0.2, "on paper"),))
     session = apply(SHOWN, done)
     [one] = [one for one in advice(session, (finding,)) if one.finding is finding]
     assert (one.word, one.group) == ("held", "measured")
