@@ -43,7 +43,11 @@ def modules_in_order(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Mod
         seen.add(id(module))
         yield path, module
         prefix = f"{path}." if path else ""
-        children = [(prefix + name, child) for name, child in module.named_children()]
+        children = [
+            (prefix + name, child)
+            for name, child in children_of(module).items()
+            if child is not None
+        ]
         waiting += reversed(children)
 
 

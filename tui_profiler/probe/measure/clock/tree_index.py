@@ -8,13 +8,14 @@
 """
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from torch import nn
 
 from tui_profiler.messages import Node
 from tui_profiler.probe.torch_compat.internals import children_of
+from tui_profiler.probe.torch_compat.modules import modules_in_order
 
 NOWHERE = -1
 """Instead of a node's index: the trace did not see this call."""
@@ -71,7 +72,7 @@ class TreeIndex:
             return paths[0]
         model = self._model()
         if model is not None:
-            for path, other in _walk(model):
+            for path, other in modules_in_order(model):
                 if other is module:
                     return path
         return f"<{type(module).__name__}>"
@@ -129,16 +130,3 @@ def _module_at(path: str, found: dict[str, nn.Module]) -> nn.Module | None:
         path = f"{path}.{name}" if path else name
         found[path] = module = child
     return module
-
-
-def _walk(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    # Not named_modules: it recurses, and a model nested 3,000 deep exceeds Python's limit.
-    seen = {id(model)}
-    waiting = [("", model)]
-    while waiting:
-        path, module = waiting.pop()
-        yield path, module
-        for name, child in children_of(module).items():
-            if child is not None and id(child) not in seen:
-                seen.add(id(child))
-                waiting.append((f"{path}.{name}" if path else name, child))
