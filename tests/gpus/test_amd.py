@@ -225,10 +225,10 @@ def test_a_gpu_is_the_device_that_hip_counts(driver: Path) -> None:
 
 def test_energy_is_counted_in_steps_of_each_counter(driver: Path) -> None:
     program = """
-from tui_profiler.probe.measure.energy.meter import EnergyWatch, GpuEnergy
+from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.gpus.gpus import Gpus
 seconds = 100.0
-watch = EnergyWatch([GpuEnergy(Gpus(drivers=[amd]))], lambda: seconds)
+watch = EnergyWatch([Gpus(drivers=[amd])], lambda: seconds)
 watch.become("running", lambda: seconds * 8)
 for _ in range(200):
     seconds += 0.05
@@ -246,14 +246,13 @@ watch.close()
 
 def test_samples_energy_and_the_viewer_have_the_numbers_of_the_process(driver: Path) -> None:
     program = """
-from tui_profiler.probe.measure.energy.meter import GpuEnergy
 from tui_profiler.gpus.gpus import NUMBERS, Gpus
 NUMBERS.number("NVIDIA", 0)  # Numbered earlier, and no longer present.
 for gpus in (Gpus(), Gpus()):
     show([one.index for one in gpus.gpus(0.0)])
     show([one.number for one in gpus.processes(0.0)])
     gpus.close()
-show([one.gpu for one in GpuEnergy().read(0.0)])
+show([one.gpu for one in Gpus().energy(0.0)])
 """
     lines = run(driver, PRELUDE + program)
     assert [msgspec.json.decode(line) for line in lines] == [[1, 2]] * 5

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tui_profiler.gpus.driver import (
-    EnergyOfGpu,
+    EnergyReading,
     OfProcesses,
     Opened,
     import_binding,
@@ -39,11 +39,11 @@ class Vendors:
         names = (f"{self.vendor} {letter}" for letter in "AB"[: self.answer])
         return tuple(Gpu(name, *[now] * 7, "", index=index) for index, name in enumerate(names))
 
-    def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
+    def energy(self, now: float) -> tuple[EnergyReading, ...] | Unknown:
         found = self.gpus(now)
         if isinstance(found, Unknown):
             return found
-        return tuple(EnergyOfGpu(one.index, one.name, now, 2.0, 3.0) for one in found)
+        return tuple(EnergyReading("gpu", one.name, one.index, now, 2.0, 3.0) for one in found)
 
     def processes(self, now: float) -> tuple[OfProcesses, ...] | Unknown:
         found = self.gpus(now)
@@ -65,10 +65,10 @@ def test_vendors_are_numbered_one_after_another() -> None:
     assert not isinstance(energy, Unknown)
     assert not isinstance(processes, Unknown)
     assert [(one.index, one.name) for one in found] == [(0, "0: X A"), (1, "1: X B"), (2, "2: Z A")]
-    assert [(one.number, one.name) for one in energy] == [
-        (0, "0: X A"),
-        (1, "1: X B"),
-        (2, "2: Z A"),
+    assert [(one.gpu, one.name) for one in energy] == [
+        (0, "GPU 0: X A"),
+        (1, "GPU 1: X B"),
+        (2, "GPU 2: Z A"),
     ]
     assert [of.number for of in processes] == [0, 1, 2]
     gpus.close()
@@ -85,7 +85,7 @@ def test_a_vendor_that_fails_is_one_gpu_without_figures_and_moves_no_other() -> 
     assert after == (before[2], unknown_gpu("X", BROKEN))
     energy = gpus.energy(0.0)
     assert not isinstance(energy, Unknown)
-    assert [(one.number, one.joules) for one in energy] == [(2, 0.0), (-1, BROKEN)]
+    assert [(one.gpu, one.joules) for one in energy] == [(2, 0.0), (-1, BROKEN)]
     first.answer = 1
     second.answer = MISSING  # Beside others, that is no failure.
     alone = gpus.gpus(0.0)
@@ -109,7 +109,7 @@ def test_no_number_is_given_twice_where_a_driver_or_a_gpu_appears_later() -> Non
     second.answer = 2
     more = gpus.energy(0.0)
     assert not isinstance(more, Unknown)
-    assert [one.name for one in more] == ["1: X A", "0: Y A", "2: Y B"]
+    assert [one.name for one in more] == ["GPU 1: X A", "GPU 0: Y A", "GPU 2: Y B"]
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_what_the_binding_of_one_vendor_raises_hides_no_other() -> None:
     assert not isinstance(found, Unknown)
     assert [(one.name, one.utilisation) for one in found] == [("0: X A", 0.0), ("Y GPU", why)]
     assert gpus.energy(0.0) == (
-        EnergyOfGpu(0, "0: X A", 0.0, 2.0, 3.0),
-        EnergyOfGpu(-1, "Y GPU", why, why, why),
+        EnergyReading("gpu", "GPU 0: X A", 0, 0.0, 2.0, 3.0),
+        EnergyReading("gpu", "GPU Y GPU", -1, why, why),
     )
     assert gpus.processes(0.0) == ((0, (GpuProcess(0, 0.0, 0.0),), ""), (-1, why, ""))
 
@@ -162,7 +162,7 @@ def test_every_gpus_has_the_same_numbers_if_a_driver_fails_at_first() -> None:
     class NoEnergy(Vendors):
         """Its binding has everything but energy."""
 
-        def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
+        def energy(self, now: float) -> tuple[EnergyReading, ...] | Unknown:
             raise KeyError("energy_accumulator")
 
     first, second, third = Vendors("X", BROKEN), NoEnergy("Y", 2), Vendors("Z", 1)
@@ -175,7 +175,7 @@ def test_every_gpus_has_the_same_numbers_if_a_driver_fails_at_first() -> None:
     assert not isinstance(counted, Unknown)
     assert not isinstance(late, Unknown)
     assert [one.name for one in early] == ["0: Y A", "1: Y B", "2: Z A", "X GPU"]
-    assert [one.name for one in counted] == ["3: X A", "2: Z A", "Y GPU"]
+    assert [one.name for one in counted] == ["GPU 3: X A", "GPU 2: Z A", "GPU Y GPU"]
     assert [one.name for one in late] == ["3: X A", "0: Y A", "1: Y B", "2: Z A"]
 
 

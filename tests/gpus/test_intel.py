@@ -158,10 +158,10 @@ show(intel.gpus(30.0))
 
 def test_energy_is_counted(driver: Path) -> None:
     program = """
-from tui_profiler.probe.measure.energy.meter import EnergyWatch, GpuEnergy
+from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.gpus.gpus import Gpus
 seconds = 100.0
-watch = EnergyWatch([GpuEnergy(Gpus(drivers=[intel]))], lambda: seconds)
+watch = EnergyWatch([Gpus(drivers=[intel])], lambda: seconds)
 watch.become("running", lambda: seconds * 8)
 for _ in range(200):
     seconds += 0.05

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.gpus.test_gpus import Vendors
-from tui_profiler.gpus.driver import EnergyOfGpu
+from tui_profiler.gpus.driver import EnergyReading
 from tui_profiler.gpus.gpus import Gpus, unknown_gpu
 from tui_profiler.gpus.jetson import Jetson
 from tui_profiler.messages import Gpu, Unknown
@@ -67,7 +67,7 @@ def test_a_jetson_without_nvml_is_read_from_files(
     assert (gpu.power_watts, gpu.module_watts) == (15.2, 20.0)
     assert gpu.memory_bytes == Unknown("this GPU has no memory of its own")
     assert driver.energy(0.0) == (
-        EnergyOfGpu(0, gpu.name, Unknown("a Jetson has no energy counter"), 15.2, NOT_TOLD),
+        EnergyReading("gpu", gpu.name, 0, Unknown("a Jetson has no energy counter"), 15.2),
     )
     assert driver.processes(0.0) == ((0, NOT_TOLD, ""),)
     found = Gpus(drivers=[driver]).gpus(0.0)

@@ -501,9 +501,9 @@ def test_a_closed_watch_says_so(driver: Path) -> None:
 
 
 ENERGY = """
-from tui_profiler.probe.measure.energy.meter import EnergyWatch, GpuEnergy
+from tui_profiler.probe.measure.energy.meter import EnergyWatch
 seconds = 100.0
-watch = EnergyWatch([GpuEnergy()], lambda: seconds)
+watch = EnergyWatch([Gpus()], lambda: seconds)
 watch.become("running", lambda: seconds * 8)  # eight forwards a second
 
 def run(for_seconds):

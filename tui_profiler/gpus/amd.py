@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tui_profiler.gpus.driver import (
     NOT_TOLD,
-    EnergyOfGpu,
+    EnergyReading,
     OfProcesses,
     Opened,
     import_binding,
@@ -33,7 +33,7 @@ from tui_profiler.gpus.driver import (
     sure_uuid,
     unless_absent,
 )
-from tui_profiler.messages import EccErrors, Figure, Gpu, GpuLinks, GpuProcess, Unknown
+from tui_profiler.messages import EccErrors, Figure, Gpu, GpuLinks, GpuProcess, Unknown, known
 
 _CARDS = Path("/sys/class/drm")
 _VENDOR = "0x1002"
@@ -102,7 +102,7 @@ class Amd:
         seen = [_serial(uuid) for uuid in self._cuda_uuids() or ()]
         return self._each(now, lambda one: one.gpu(seen))
 
-    def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
+    def energy(self, now: float) -> tuple[EnergyReading, ...] | Unknown:
         """Ask every GPU for energy and power."""
         return self._each(now, _Device.energy)
 
@@ -232,11 +232,12 @@ class _Device:
             links=GpuLinks(*[_NO_LINKS] * len(GpuLinks.__struct_fields__)),
         )
 
-    def energy(self) -> EnergyOfGpu:
+    def energy(self) -> EnergyReading:
         """Ask for energy and power."""
         instant, average = self._watts()
         watts = average if isinstance(instant, Unknown) else instant
-        return EnergyOfGpu(self.index, self._name, self._joules(), watts, self._limit_watts())
+        limit = known(self._limit_watts())
+        return EnergyReading("gpu", self._name, self.index, self._joules(), watts, limit)
 
     def processes(self) -> tuple[GpuProcess, ...] | Unknown:
         """Return the processes that use it, most memory first; at most ``MOST_PROCESSES``."""

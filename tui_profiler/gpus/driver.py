@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from tui_profiler.messages import Figure, Gpu, GpuProcess, Unknown
+from tui_profiler.messages.hardware import EnergyOf
 
 RETRY_SECONDS = 30.0
 MOST_PROCESSES = 16
@@ -89,15 +90,17 @@ def _has_card(cards: Path, vendor: str) -> bool:
     return False
 
 
-class EnergyOfGpu(NamedTuple):
-    """Energy counter of one GPU."""
+class EnergyReading(NamedTuple):
+    """One energy counter at one moment."""
 
-    number: int
+    of: EnergyOf
     name: str
+    gpu: int
+    """Its number; -1 of other counters."""
     joules: Figure
-    """Ever growing."""
-    watts: Figure
-    limit_watts: Figure
+    """Ever growing; where it is unknown, ``watts`` are integrated."""
+    watts: Figure = Unknown("no power reading")
+    limit_watts: float | None = None
 
 
 class Driver(Protocol):
@@ -113,7 +116,7 @@ class Driver(Protocol):
         """Ask every GPU for all its figures."""
         ...
 
-    def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
+    def energy(self, now: float) -> tuple[EnergyReading, ...] | Unknown:
         """Ask every GPU for energy and power."""
         ...
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from tui_profiler.gpus.amd import Amd
-from tui_profiler.gpus.driver import Driver, EnergyOfGpu, OfProcesses, unexpected
+from tui_profiler.gpus.driver import Driver, EnergyReading, OfProcesses, unexpected
 from tui_profiler.gpus.intel import Intel
 from tui_profiler.gpus.jetson import Jetson
 from tui_profiler.gpus.nvml import Nvml
@@ -103,15 +103,15 @@ class Gpus:
 
         return self._each(lambda one: one.gpus(now), numbered, unknown_gpu)
 
-    def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
+    def energy(self, now: float) -> tuple[EnergyReading, ...] | Unknown:
         """Ask every GPU for energy and power."""
 
-        def numbered(one: EnergyOfGpu, number_of: Callable[[int], int]) -> EnergyOfGpu:
-            number = number_of(one.number)
-            return one._replace(number=number, name=f"{number}: {_model(one.name)}")
+        def numbered(one: EnergyReading, number_of: Callable[[int], int]) -> EnergyReading:
+            number = number_of(one.gpu)
+            return one._replace(gpu=number, name=f"GPU {number}: {_model(one.name)}")
 
-        def failed(vendor: str, why: Unknown) -> EnergyOfGpu:
-            return EnergyOfGpu(_NOT_NUMBERED, f"{vendor} GPU", why, why, why)
+        def failed(vendor: str, why: Unknown) -> EnergyReading:
+            return EnergyReading("gpu", f"GPU {vendor} GPU", _NOT_NUMBERED, why, why)
 
         return self._each(lambda one: one.energy(now), numbered, failed)
 

@@ -23,7 +23,7 @@ from tui_profiler.gpus.driver import (
     NEEDS_SECOND,
     NOT_TOLD,
     RETRY_SECONDS,
-    EnergyOfGpu,
+    EnergyReading,
     OfProcesses,
     Opened,
     import_binding,
@@ -31,7 +31,7 @@ from tui_profiler.gpus.driver import (
     sure_uuid,
     unless_absent,
 )
-from tui_profiler.messages import EccErrors, Figure, Gpu, GpuLinks, GpuProcess, Unknown
+from tui_profiler.messages import EccErrors, Figure, Gpu, GpuLinks, GpuProcess, Unknown, known
 
 _CARDS = Path("/sys/class/drm")
 _VENDOR = "0x8086"
@@ -106,7 +106,7 @@ class Intel:
         """Ask every GPU for all its figures."""
         return self._each(now, _Device.gpu)
 
-    def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
+    def energy(self, now: float) -> tuple[EnergyReading, ...] | Unknown:
         """Ask every GPU for energy and power."""
         return self._each(now, _Device.energy)
 
@@ -235,11 +235,12 @@ class _Device:
             links=GpuLinks(*[_NOT_BOUND] * len(GpuLinks.__struct_fields__)),
         )
 
-    def energy(self) -> EnergyOfGpu:
+    def energy(self) -> EnergyReading:
         """Ask for energy and power."""
         counter = self._energy()
         joules, watts = _member(counter, "energy", 1e-6), self._rate("energy", counter, "energy")
-        return EnergyOfGpu(self.index, self._name, joules, watts, self._limit_watts())
+        limit = known(self._limit_watts())
+        return EnergyReading("gpu", self._name, self.index, joules, watts, limit)
 
     def processes(self) -> tuple[GpuProcess, ...] | Unknown:
         """Return the processes that use it, most memory first; at most ``MOST_PROCESSES``."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from msgspec.structs import fields, replace
 
-from tui_profiler.gpus.driver import NOT_TOLD, Driver, EnergyOfGpu, OfProcesses
+from tui_profiler.gpus.driver import NOT_TOLD, Driver, EnergyReading, OfProcesses
 from tui_profiler.messages import EccErrors, Figure, Gpu, GpuLinks, Unknown
 
 _ROOT = Path("/")
@@ -72,14 +72,14 @@ class Jetson:
             return (own,)
         return (_filled(answer[0], own),) if len(answer) == 1 else answer
 
-    def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
+    def energy(self, now: float) -> tuple[EnergyReading, ...] | Unknown:
         """Ask every GPU for energy and power."""
         answer = self._nvml.energy(now)
         if self._files is None:
             return answer
         watts = self._watts(self._files)
         if isinstance(answer, Unknown):
-            return (EnergyOfGpu(0, self._name(), _NO_COUNTER, watts, NOT_TOLD),)
+            return (EnergyReading("gpu", self._name(), 0, _NO_COUNTER, watts),)
         one = answer[0]
         if len(answer) == 1 and isinstance(one.joules, Unknown) and isinstance(one.watts, Unknown):
             return (one._replace(watts=watts),)

@@ -33,8 +33,8 @@ from tui_profiler.gpus.device import (
     Device,
     reason,
 )
-from tui_profiler.gpus.driver import RETRY_SECONDS, EnergyOfGpu, OfProcesses, Opened
-from tui_profiler.messages import Gpu, Unknown
+from tui_profiler.gpus.driver import RETRY_SECONDS, EnergyReading, OfProcesses, Opened
+from tui_profiler.messages import Gpu, Unknown, known
 
 NO_GPUS = Unknown("no NVIDIA GPU on this machine")
 NO_BINDING = Unknown("nvidia-ml-py is not installed")
@@ -156,12 +156,12 @@ class Nvml:
         found = self._each(now, Device.gpu)
         return found if isinstance(found, Unknown) else self._numbered(found)
 
-    def energy(self, now: float) -> tuple[EnergyOfGpu, ...] | Unknown:
+    def energy(self, now: float) -> tuple[EnergyReading, ...] | Unknown:
         """Ask every GPU for joules since the driver was loaded, watts, and their limit."""
         return self._each(
             now,
-            lambda one: EnergyOfGpu(
-                one.index, one.name, one.joules(), one.watts(), one.limit_watts()
+            lambda one: EnergyReading(
+                "gpu", one.name, one.index, one.joules(), one.watts(), known(one.limit_watts())
             ),
         )
 

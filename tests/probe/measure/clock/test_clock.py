@@ -157,7 +157,7 @@ def test_recording_stops_by_itself_when_it_has_seen_enough() -> None:
         assert not clock.waits
         first, second = clock.take()  # One alone does not tell what passes between two.
         assert first.since is None
-        assert second.since == first.began + first.seconds
+        assert second.since == first.ended
 
         clock.record_for(60.0)
         for _ in range(3):

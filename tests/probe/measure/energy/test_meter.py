@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.probe.measure.energy.test_rapl import count, domain
+from tui_profiler.gpus.driver import EnergyReading
 from tui_profiler.messages import Account, EnergyTotals, Unknown
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
-from tui_profiler.probe.measure.energy.rapl import RaplEnergy, Reading
+from tui_profiler.probe.measure.energy.rapl import RaplEnergy
 
 STEP_SECONDS = 0.1
 
@@ -42,14 +43,14 @@ class Stepping:
         self._next_step = clock.seconds
         self.answer: Unknown | None = None
 
-    def read(self, now: float) -> tuple[Reading, ...] | Unknown:
+    def energy(self, now: float) -> tuple[EnergyReading, ...] | Unknown:
         if now >= self._next_step:
             self._told = self._clock.joules
             while self._next_step <= now:
                 self._next_step += STEP_SECONDS
         if self.answer is not None:
             return self.answer
-        return (Reading("gpu", "GPU 0", 0, self._told, limit_watts=700.0),)
+        return (EnergyReading("gpu", "GPU 0", 0, self._told, limit_watts=700.0),)
 
     def close(self) -> None:
         pass
@@ -62,8 +63,8 @@ class PowerOnly:
         self._clock = clock
         self._watts = watts
 
-    def read(self, now: float) -> tuple[Reading, ...] | Unknown:
-        return (Reading("gpu", "GPU 0", 0, Unknown("no counter"), self._watts()),)
+    def energy(self, now: float) -> tuple[EnergyReading, ...] | Unknown:
+        return (EnergyReading("gpu", "GPU 0", 0, Unknown("no counter"), self._watts()),)
 
     def close(self) -> None:
         pass
@@ -134,14 +135,14 @@ def test_a_look_during_which_the_activity_changes_belongs_to_neither() -> None:
     look_for(watch, clock, 2.0, chance, work)
     before = watch.account("gpu", 0, "idle")
 
-    def changing(now: float) -> tuple[Reading, ...] | Unknown:
+    def changing(now: float) -> tuple[EnergyReading, ...] | Unknown:
         watch.become("running", lambda: work[0])
         return read(now)
 
-    read, source.read = source.read, changing  # type: ignore[method-assign] # once, as a slow driver
+    read, source.energy = source.energy, changing  # type: ignore[method-assign] # once, as a slow driver
     clock.pass_by(0.2)
     watch.look()
-    source.read = read  # type: ignore[method-assign]
+    source.energy = read  # type: ignore[method-assign]
     clock.watts = 400.0
     look_for(watch, clock, 2.0, chance, work)
 

@@ -125,7 +125,7 @@ def test_after_a_long_gap_the_energy_is_unknown_once(tmp_path: Path) -> None:
     energy = RaplEnergy(tmp_path)
 
     def joules(now: float) -> Figure:
-        found = energy.read(now)
+        found = energy.energy(now)
         assert not isinstance(found, Unknown)
         return found[0].joules
 

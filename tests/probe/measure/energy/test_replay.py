@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
+from tui_profiler.gpus.driver import EnergyReading
 from tui_profiler.messages import EnergyTotals, Replayed, Unknown
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
-from tui_profiler.probe.measure.energy.rapl import Reading
 from tui_profiler.probe.measure.energy.replay import Captured, Pace, Replayer, captured
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.trace import Trace, trace
@@ -42,10 +42,10 @@ class SimulatedMachine:
         self._seen: list[float] = []
         self._next_look = 0.0
 
-    def read(self, now: float) -> tuple[Reading, ...] | Unknown:
+    def energy(self, now: float) -> tuple[EnergyReading, ...] | Unknown:
         if self.has_counter:
-            return (Reading("package", "simulated", -1, self._told_joules, 0.0),)
-        return (Reading("package", "simulated", -1, Unknown("none"), self._told_watts),)
+            return (EnergyReading("package", "simulated", -1, self._told_joules, 0.0),)
+        return (EnergyReading("package", "simulated", -1, Unknown("none"), self._told_watts),)
 
     def close(self) -> None:
         pass
@@ -142,9 +142,9 @@ def test_a_counter_that_does_not_move_ends_the_replay() -> None:
 class RealTime:
     """A counter that draws 20 W by the clock on the wall, and moves every 5 ms."""
 
-    def read(self, now: float) -> tuple[Reading, ...] | Unknown:
+    def energy(self, now: float) -> tuple[EnergyReading, ...] | Unknown:
         steps = int(time.monotonic() / 0.005)
-        return (Reading("package", "by the clock", -1, steps * 0.005 * 20.0),)
+        return (EnergyReading("package", "by the clock", -1, steps * 0.005 * 20.0),)
 
     def close(self) -> None:
         pass

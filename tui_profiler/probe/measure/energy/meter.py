@@ -15,10 +15,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from tui_profiler.gpus.driver import EnergyReading
 from tui_profiler.gpus.gpus import NO_GPU, Gpus
-from tui_profiler.messages import Account, EnergyTotals, Figure, Unknown, known
+from tui_profiler.messages import Account, EnergyTotals, Figure, Unknown
 from tui_profiler.messages.hardware import LEAST_STEPS, Activity, EnergyOf, EnergySource
-from tui_profiler.probe.measure.energy.rapl import NO_RAPL, RaplEnergy, Reading, Source
+from tui_profiler.probe.measure.energy.rapl import NO_RAPL, RaplEnergy, Source
 
 LOOK_SECONDS = 0.04
 LOOK_MORE_SECONDS = 0.025
@@ -32,38 +33,6 @@ _MOST_GAP_SECONDS = 2.0
 """After a longer gap between two looks, as of a machine that slept, an account begins anew."""
 
 
-class GpuEnergy:
-    """The energy of every GPU.
-
-    Args:
-        gpus: sessions with their drivers; None for its own.
-    """
-
-    def __init__(self, gpus: Gpus | None = None) -> None:
-        self._gpus = Gpus() if gpus is None else gpus
-
-    def read(self, now: float) -> tuple[Reading, ...] | Unknown:
-        """Look at all GPUs."""
-        answers = self._gpus.energy(now)
-        if isinstance(answers, Unknown):
-            return answers
-        return tuple(
-            Reading(
-                "gpu",
-                f"GPU {one.name}",
-                one.number,
-                one.joules,
-                one.watts,
-                known(one.limit_watts),
-            )
-            for one in answers
-        )
-
-    def close(self) -> None:
-        """End the sessions."""
-        self._gpus.close()
-
-
 class _Edge(NamedTuple):
     at: float
     joules: float
@@ -74,7 +43,7 @@ class _Edge(NamedTuple):
 class Ledger:
     """One counter's accounts, kept from step to step."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: EnergyReading) -> None:
         self._reading = reading
         self._accounts: dict[Activity, Account] = {}
         self._why = ""
@@ -85,7 +54,7 @@ class Ledger:
         self._last_look: tuple[float, float] | None = None
 
     def enter(
-        self, reading: Reading, at: float, activity: Activity, *, work: float, epoch: int
+        self, reading: EnergyReading, at: float, activity: Activity, *, work: float, epoch: int
     ) -> None:
         """Take a look; where the counter has moved, the step that ends goes to its account.
 
@@ -146,7 +115,7 @@ class Ledger:
             why=self._why,
         )
 
-    def _joules(self, reading: Reading, at: float) -> Figure:
+    def _joules(self, reading: EnergyReading, at: float) -> Figure:
         """Return the counter, or the integral of power up to now where there is none."""
         before, self._last_look = self._last_look, (at, 0.0)
         if not isinstance(reading.joules, Unknown):
@@ -174,7 +143,7 @@ class EnergyWatch:
         sources: Sequence[Source] | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._sources = (RaplEnergy(), GpuEnergy()) if sources is None else tuple(sources)
+        self._sources = (RaplEnergy(), Gpus()) if sources is None else tuple(sources)
         self._now = now
         self._lock = threading.Lock()
         self._ledgers: dict[tuple[EnergyOf, int], Ledger] = {}
@@ -220,7 +189,7 @@ class EnergyWatch:
     def look(self, number: int = 0) -> bool:
         """Look at one source now; false where it has no counter at all, and never will."""
         epoch = self._epoch
-        answer = self._sources[number].read(self._now())
+        answer = self._sources[number].energy(self._now())
         with self._lock:
             why = _nothing(answer)
             if why is not None:
@@ -234,7 +203,7 @@ class EnergyWatch:
                 self._enter(reading, at, work, epoch)
         return why not in _ABSENT_FOR_GOOD
 
-    def _enter(self, reading: Reading, at: float, work: float, epoch: int) -> None:
+    def _enter(self, reading: EnergyReading, at: float, work: float, epoch: int) -> None:
         key = (reading.of, reading.gpu)
         if key not in self._ledgers and _nothing((reading,)) is not None:
             return
@@ -278,7 +247,7 @@ def _no_work() -> float:
     return 0.0
 
 
-def _nothing(answer: tuple[Reading, ...] | Unknown) -> Unknown | None:
+def _nothing(answer: tuple[EnergyReading, ...] | Unknown) -> Unknown | None:
     """Return the reason where no counter in an answer tells anything."""
     if isinstance(answer, Unknown):
         return answer

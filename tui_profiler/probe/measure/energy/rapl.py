@@ -12,28 +12,17 @@ difference over time. Source: Linux, Documentation/power/powercap/powercap.rst.
 import errno
 import os
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from tui_profiler.gpus.driver import EnergyReading
 from tui_profiler.messages import Figure, Unknown
 from tui_profiler.messages.hardware import EnergyOf
-
-
-class Reading(NamedTuple):
-    """One counter at one moment."""
-
-    of: EnergyOf
-    name: str
-    gpu: int
-    joules: Figure
-    """Ever growing; where it is unknown, ``watts`` are integrated."""
-    watts: Figure = Unknown("no power reading")
-    limit_watts: float | None = None
 
 
 class Source(Protocol):
     """What can be asked for energy."""
 
-    def read(self, now: float) -> tuple[Reading, ...] | Unknown:
+    def energy(self, now: float) -> tuple[EnergyReading, ...] | Unknown:
         """Look at all counters."""
         ...
 
@@ -110,13 +99,13 @@ class RaplEnergy:
             ("dram", "memory of the processors", _ever(_named(root, _DRAM))),
         ]
 
-    def read(self, now: float) -> tuple[Reading, ...] | Unknown:
+    def energy(self, now: float) -> tuple[EnergyReading, ...] | Unknown:
         """Look at all counters; where there are no packages, say why."""
         _, _, packages = self._counters[0]
         if isinstance(packages, Unknown):
             return packages
         return tuple(
-            Reading(of, name, -1, counter.joules(now), limit_watts=counter.limit_watts)
+            EnergyReading(of, name, -1, counter.joules(now), limit_watts=counter.limit_watts)
             for of, name, counter in self._counters
             if not isinstance(counter, Unknown)
         )
