@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tests.small_model import CEILINGS, CONV, DONE, FC, TRACED, folded, tick
+from tests.small_model import CEILINGS, CONV, DONE, FC, ROOT, TRACED, folded, tick
 from tui_profiler.messages import Message, TraceDone
 from tui_profiler.queries.cost.bound import BY_DATA, UNEXPLAINED_BELOW, bound, why_not_decided
 from tui_profiler.queries.cost.roofline import node_roofline, parts, reached
@@ -24,7 +24,7 @@ def by_data(message: Message) -> Message:
 def session(seconds: float, *, is_bounded: bool = True) -> Session:
     """Return one in which the convolution takes so long; 13,824 FLOP at 10 GFLOP/s are 1.38 µs."""
     told = tuple(by_data(message) if is_bounded else message for message in TRACED)
-    return folded((*told, FAST_MEMORY, tick({CONV: (seconds, seconds)})))
+    return folded((*told, FAST_MEMORY, tick({ROOT: (3e-6, 1e-6), CONV: (seconds, seconds)})))
 
 
 def test_it_has_no_measured_class_and_no_share_of_a_roof_and_says_why() -> None:
@@ -40,7 +40,9 @@ def test_it_has_no_measured_class_and_no_share_of_a_roof_and_says_why() -> None:
     assert why_not_decided(session(2e-6), CONV) == BY_DATA
     found = parts(_tree(session(2e-6)), FAST_MEMORY)
     row = node_roofline(session(2e-6), found, reached(session(2e-6), found), CONV)
-    assert (row.share, row.gain) == (None, None)
+    assert (row.share, row.gain, row.why) == (None, None, BY_DATA)
+    whole = node_roofline(session(2e-6), found, reached(session(2e-6), found), ROOT)
+    assert (whole.roof, whole.gain) == (None, None)
 
 
 def test_far_above_what_it_takes_at_most_it_is_unexplained() -> None:
@@ -67,7 +69,12 @@ def test_it_has_no_minimum_time_on_a_device() -> None:
     assert isinstance(sure, LeastTime)
     assert isinstance(at_most, LeastTime)
     assert sure.seconds > 0
+    assert (sure.by_data, at_most.by_data) == (0, 1)
     assert at_most.seconds == 0
+    whole = least_time(_tree(session(2e-6)), ROOT, sheet)
+    assert isinstance(whole, LeastTime)
+    assert whole.seconds > 0
+    assert whole.by_data >= 1
 
 
 def _tree(found: Session):

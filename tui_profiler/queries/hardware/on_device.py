@@ -29,6 +29,8 @@ from tui_profiler.queries.hardware.data_sheets import DataSheet
 from tui_profiler.session import Session, Tree
 
 Limit: TypeAlias = Literal["compute", "memory"]
+LEAST_SECONDS = 1e-8
+"""What is shown of a time: below it, a lower bound says nothing."""
 NOT_TRACED = Unknown("no forward was traced")
 _PARTLY_KEPT = 2.0
 """As of this machine's caches (``queries/cost/ceilings.py``)."""
@@ -51,6 +53,8 @@ class LeastTime(Struct, frozen=True):
     """Dtypes that the data sheet has no peak of: their FLOPs are not in the time."""
     uncosted: int = 0
     """Operators without a formula: their FLOPs are not in it either."""
+    by_data: int = 0
+    """Operators whose sizes depend on the data: nothing of them is in it."""
 
     @property
     def limit(self) -> Limit | None:
@@ -74,6 +78,8 @@ class _Columns(Struct, frozen=True, eq=False):
     """Operators that compute in a dtype without a peak, in preorder."""
     no_peaks: list[str]
     """The dtype of each."""
+    by_data: list[int]
+    """Operators whose sizes depend on the data, in preorder."""
 
 
 def least_time(tree: Tree, node: int, sheet: DataSheet) -> LeastTime | Unknown:
@@ -87,7 +93,8 @@ def least_time(tree: Tree, node: int, sheet: DataSheet) -> LeastTime | Unknown:
     first, stop = (bisect_left(columns.without_peak, at) for at in (node, end))
     missing = sorted(set(columns.no_peaks[first:stop]))
     uncosted = tree.costs[node].uncosted
-    return LeastTime(compute + memory, fused, compute, memory, tuple(missing), uncosted)
+    by_data = bisect_left(columns.by_data, end) - bisect_left(columns.by_data, node)
+    return LeastTime(compute + memory, fused, compute, memory, tuple(missing), uncosted, by_data)
 
 
 @lru_cache(maxsize=64)
@@ -115,7 +122,12 @@ def _columns(tree: Tree, sheet: DataSheet) -> _Columns:
         compute.append(compute[-1] + (held_back if held_back >= moved else 0.0))
         memory.append(memory[-1] + (moved if moved > held_back else 0.0))
         fused.append(fused[-1] + alone)
-    return _Columns(compute, memory, fused, without_peak, no_peaks)
+    by_data = sorted(
+        index
+        for index, kind in tree.bounded.items()
+        if kind == "at most" and tree.nodes[index].kind == "op"
+    )
+    return _Columns(compute, memory, fused, without_peak, no_peaks, by_data)
 
 
 def _moves_fused(found: Node, cost: Cost) -> bool:

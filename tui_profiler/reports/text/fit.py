@@ -6,16 +6,13 @@ from tui_profiler.figures.units import UNAVAILABLE, duration, energy, share, siz
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.hardware.fits import Fit, Fitted, Need, devices_needed, need_of
-from tui_profiler.queries.hardware.on_device import LeastTime
+from tui_profiler.queries.hardware.on_device import LEAST_SECONDS, LeastTime
 from tui_profiler.session import Session
 
 _COLUMNS = (
     *("device", "memory", "fits", "largest batch", "devices"),
     *("min eager", "limit", "energy", "min fused"),
 )
-
-_LEAST_SECONDS = 1e-8
-"""What is shown of a time: below it, a lower bound says nothing."""
 
 
 def fit_table(
@@ -70,13 +67,13 @@ def _row(found: Fitted, phase: str) -> tuple[str, ...]:
         devices = "above 8" if isinstance(count, Unknown) else str(count)
     else:
         fits = largest = devices = UNAVAILABLE
-    if isinstance(least, LeastTime) and least.seconds >= _LEAST_SECONDS:
+    if isinstance(least, LeastTime) and least.seconds >= LEAST_SECONDS:
         time = f"≥ {duration(least.seconds)}"
         limit, joules = least.limit or UNAVAILABLE, f"~{energy(least.joules(sheet))}"
     else:
         time = limit = joules = UNAVAILABLE
     fused = UNAVAILABLE
-    if isinstance(least, LeastTime) and least.fused_seconds >= _LEAST_SECONDS:
+    if isinstance(least, LeastTime) and least.fused_seconds >= LEAST_SECONDS:
         fused = f"≥ {duration(least.fused_seconds)}"
     memory = f"{sheet.memory_bytes / 1e9:.0f} GB"
     return (sheet.name, memory, fits, largest, devices, time, limit, joules, fused)
@@ -107,6 +104,11 @@ def _notes(found: tuple[Fitted, ...]) -> list[str]:
         notes.append(
             f"{thousands(first.uncosted)} operators have no formula: not in the minimum times"
         )
+    if isinstance(first, LeastTime) and first.by_data:
+        notes.append(
+            f"sizes of {thousands(first.by_data)} operators depend on the data: not in the minimum"
+            " times, and memory is at most this"
+        )
     return list(dict.fromkeys((*notes, *_why_none(found))))
 
 
@@ -120,7 +122,7 @@ def _why_none(found: tuple[Fitted, ...]) -> Iterator[str]:
         for _, least in one.least:
             if isinstance(least, Unknown):
                 yield f"minimum times {UNAVAILABLE}: {safe(least.reason)}"
-            elif least.seconds < _LEAST_SECONDS:
+            elif least.seconds < LEAST_SECONDS:
                 yield f"minimum times {UNAVAILABLE}: below 0.01 µs, no bound"
-            elif least.fused_seconds < _LEAST_SECONDS:
+            elif least.fused_seconds < LEAST_SECONDS:
                 yield f"min fused {UNAVAILABLE}: below 0.01 µs, no bound"

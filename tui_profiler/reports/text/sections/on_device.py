@@ -5,7 +5,13 @@ from heapq import nlargest
 from tui_profiler.figures.units import UNAVAILABLE, duration, energy, quantity, rate, size
 from tui_profiler.formatting.text import safe
 from tui_profiler.queries.hardware.data_sheets import DataSheet
-from tui_profiler.queries.hardware.on_device import NOT_TRACED, LeastTime, least_time, phases
+from tui_profiler.queries.hardware.on_device import (
+    LEAST_SECONDS,
+    NOT_TRACED,
+    LeastTime,
+    least_time,
+    phases,
+)
 from tui_profiler.reports.document import Grid, Part, Section, names, short
 from tui_profiler.reports.document import figures as columns_of
 from tui_profiler.reports.text.sections import figure_text
@@ -36,11 +42,7 @@ def on_device_section(session: Session, sheet: DataSheet, top: int | None = None
         facts.append(("not counted", f"FLOPs in {', '.join(missing)}: no peak in the data sheet"))
     if uncosted := whole[0][1].uncosted:
         facts.append(("not counted", f"FLOPs of {uncosted:,} operators without a formula"))
-    tree = whole[0][0]
-    by_data = sum(
-        kind == "at most" and tree.nodes[at].kind == "op" for at, kind in tree.bounded.items()
-    )
-    if by_data:
+    if by_data := whole[0][1].by_data:
         facts.append(("not counted", f"{by_data:,} operators whose sizes depend on the data"))
     grids: list[Part] = [figure_text.facts(*facts)]
     grids += [_modules(tree, least, sheet, top or _MOST_ROWS) for tree, least in whole[:1]]
@@ -48,6 +50,8 @@ def on_device_section(session: Session, sheet: DataSheet, top: int | None = None
 
 
 def _said(least: LeastTime, sheet: DataSheet) -> str:
+    if least.seconds < LEAST_SECONDS:
+        return f"{UNAVAILABLE} (below 0.01 µs, no bound)"
     limit = f", {least.limit}-bound" if least.limit else ""
     watts = f"{energy(least.joules(sheet))} at {sheet.watts:g} W"
     fused = f"; {duration(least.fused_seconds)} with fused kernels" if least.fused_seconds else ""
