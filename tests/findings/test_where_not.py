@@ -106,6 +106,11 @@ def test_what_a_compiled_module_reads_and_joins_is_not_known() -> None:
     chained = with_host(chained, 3e-4, 1e-3)
     assert found("compile", chained) is not None
     assert found("compile", opaque(chained, "inner")) is None
+    joined = all_times(
+        on_paper(nn.Sequential(nn.Sequential(nn.Linear(16, 16), nn.ReLU())), ROW), 1e-4
+    )
+    assert found("fuse-activation", joined) is not None
+    assert found("fuse-activation", opaque(joined, "0")) is None
 
 
 def test_a_model_in_training_mode_is_not_told_to_run_under_inference_mode() -> None:

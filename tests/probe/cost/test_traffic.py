@@ -65,6 +65,17 @@ def test_a_look_up_reads_the_rows_that_it_gives() -> None:
     assert cost.input_bytes == 3 * 8
 
 
+def test_a_bag_reads_the_rows_in_it_and_not_the_table() -> None:
+    bag = nn.EmbeddingBag(10_000, 16, mode="sum")
+    rows, bags = torch.arange(30), torch.tensor([0, 10])
+    cost = total(bag, rows, bags)
+    assert cost.weight_bytes == 30 * 16 * FLOAT
+
+    packed = torch.ao.nn.quantized.EmbeddingBag(10_000, 16, include_last_offset=False)
+    quantised = total(packed, rows, bags)
+    assert 30 * 16 <= quantised.weight_bytes <= 30 * (16 + 12)
+
+
 def test_a_look_up_in_a_small_table_reads_no_more_than_the_table() -> None:
     assert total(nn.Embedding(2, 16), torch.zeros(100, dtype=torch.int64)).weight_bytes == 128
 

@@ -30,6 +30,8 @@ def fuse_activation(session: Session) -> Finding | None:
         if node.kind == "op"
         and node.name in _ACTIVATIONS
         and node.calls == 1
+        # Of compiled or scripted code it is not known which operators are fused already.
+        and not any(tree.nodes[above].is_opaque for above in tree.ancestors(index))
         and _product_before(tree, edges, index)
     )
     found = time_share.spent(session, nodes)

@@ -8,8 +8,8 @@
 4. In place: the tensor is read and written. What is only overwritten (``copy_``, ``fill_``,
    ``zero_``, random filling) is not read. An allocation without values (``empty``) moves nothing.
 5. Looking up rows (``embedding``, ``index_select``, ``gather`` …) reads as much of the table as it
-   gives out, not the whole table; writing some elements (``index_put_``, ``scatter_``) writes as
-   many bytes as the values have.
+   gives out, not the whole table, and a bag of rows (``embedding_bag``) the rows in it; writing
+   some elements (``index_put_``, ``scatter_``) writes as many bytes as the values have.
 6. Parameters and buffers, and views of them, are weights; everything else read is an activation.
    Weights that a quantised operator is passed packed are read as large as they are unpacked.
 7. A sparse tensor has the bytes of its indices and values; one that wraps others has theirs.
@@ -46,6 +46,7 @@ _LOOKS_UP = {
     "aten::gather": "self",
     "aten::take": "self",
 }
+_ADDS_UP_ROWS = _named("_embedding_bag _embedding_bag_forward_only")
 _WRITES_SOME = {
     "aten::index_put_": "values",
     "aten::_index_put_impl_": "values",
@@ -77,9 +78,14 @@ def bytes_moved(call: Call, weights: Container[int]) -> tuple[int, int, int]:
 
 def _packed_bytes(call: Call) -> int:
     """Count the weights that a quantised operator is passed packed."""
-    packed = [value for value in call.args if isinstance(value, torch.ScriptObject)]
-    parts = (part for each in packed if hasattr(each, "unpack") for part in each.unpack())
-    return sum(stored_bytes(part) for part in parts if isinstance(part, torch.Tensor))
+    found = 0
+    for value in call.args:
+        if isinstance(value, torch.ScriptObject) and hasattr(value, "unpack"):
+            parts = tensors_in(value.unpack())
+            size = sum(map(stored_bytes, parts))
+            is_table = "embedding" in call.signature.name and parts[0].shape[0]
+            found += call.elements("indices") * (size // parts[0].shape[0]) if is_table else size
+    return found
 
 
 def _read(call: Call, inputs: dict[int, torch.Tensor]) -> Iterator[torch.Tensor]:
@@ -101,6 +107,9 @@ def _bytes_read(call: Call, tensor: torch.Tensor) -> int:
     table = _LOOKS_UP.get(call.signature.name)
     if table is not None and tensor is call.get(table):
         return min(_bytes_at_most_of_storage(tensor), stored_bytes(call.outputs[0]))
+    if call.signature.name in _ADDS_UP_ROWS and tensor is call.get("weight"):
+        rows = call.elements("indices") * tensor.shape[-1] * tensor.element_size()
+        return min(_bytes_at_most_of_storage(tensor), rows)
     return _bytes_at_most_of_storage(tensor)
 
 
