@@ -183,11 +183,18 @@ def _trace(
 
 def _looking_at(session: Session, tree: Tree) -> Session:
     """Figures of the previous tree are of other nodes: they are dropped with it."""
-    history = replace(session.history, ticks=(), tick_bytes=0)
-    session = replace(session, host=None, host_windows=None, device=None, sensitivity=None)
-    session = replace(session, mode=None, memory_window=None)
-    session = replace(
+    return replace(
         session,
+        tree=tree,
+        history=replace(session.history, ticks=(), tick_bytes=0),
+        timings=None,
+        host=None,
+        host_operators=None,
+        host_windows=None,
+        device=None,
+        sensitivity=None,
+        mode=None,
+        memory_window=None,
         replays=(),
         trials=(),
         trial=None,
@@ -199,9 +206,9 @@ def _looking_at(session: Session, tree: Tree) -> Session:
         around_slow=(),
         backward=None,
         values=None,
+        training_cost=None,
+        training_memory=None,
     )
-    session = replace(session, training_cost=None, training_memory=None)
-    return replace(session, tree=tree, timings=None, host_operators=None, history=history)
 
 
 def _remembered(session: Session, remembered: Remembered) -> Session:

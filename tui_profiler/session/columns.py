@@ -443,6 +443,14 @@ class MeasuredMemory:
         return _at(self._peak, self._position.get(node))
 
 
+_OF_GPU = (
+    *("forwards", "latency_p50", "latency_p95", "window", "nodes", "calls", "total", "own"),
+    *("last", "p50", "p95", "maximum", "per_forward", "own_per_forward"),
+    *("mean_per_forward", "own_mean_per_forward", "mean_forwards"),
+)
+"""What a tick has of the GPU, where its times are known."""
+
+
 class DeviceTimings:
     """What modules take on the GPU."""
 
@@ -467,23 +475,7 @@ class DeviceTimings:
             return None
         one = replace(
             host,
-            forwards=times.forwards,
-            latency_p50=times.latency_p50,
-            latency_p95=times.latency_p95,
-            window=times.window,
-            nodes=times.nodes,
-            calls=times.calls,
-            total=times.total,
-            own=times.own,
-            last=times.last,
-            p50=times.p50,
-            p95=times.p95,
-            maximum=times.maximum,
-            per_forward=times.per_forward,
-            own_per_forward=times.own_per_forward,
-            mean_per_forward=times.mean_per_forward,
-            own_mean_per_forward=times.own_mean_per_forward,
-            mean_forwards=times.mean_forwards,
+            **{name: getattr(times, name) for name in _OF_GPU},
             outliers=0,
             left_out=0,
             unwaited_per_forward=b"",
