@@ -47,18 +47,7 @@ def html_comparison(compared: comparison.Comparison) -> str:
     """Return two sides with their totals and the worst differences."""
     head = _cells(("one forward", "A", "B", "B − A", "B / A"), heads=5)
     rows = [
-        _cells(
-            (
-                row.words,
-                figure_text.value_text(row.pair.a, row.unit),
-                figure_text.value_text(row.pair.b, row.unit),
-                figure_text.difference_text(
-                    row.pair.difference, row.unit, figure_text.mark_of(row.pair)
-                ),
-                figure_text.ratio_text(row.pair),
-            ),
-            heads=1,
-        )
+        _cells((row.words, *figure_text.total_texts(row)), heads=1)
         for row in comparison.total_rows(compared)
     ]
     labels = f"<b>A</b> {_said(compared.a.label)}<br><b>B</b> {_said(compared.b.label)}"
@@ -73,16 +62,9 @@ def _worst(compared: comparison.Comparison) -> str:
     rows = []
     for one in comparison.worst(compared, name, TOP):
         row = alignment.nodes[one.index]
-        texts = (
-            f"{figure_text.MARKS[row.change]} {figure_text.path_text(compared, row)}",
-            figure_text.value_text(one.pair.a, comparison.UNITS[name]),
-            figure_text.value_text(one.pair.b, comparison.UNITS[name]),
-            figure_text.difference_text(
-                one.difference, comparison.UNITS[name], figure_text.mark_of(one.pair)
-            ),
-            figure_text.ratio_text(one.pair),
-        )
-        rows.append(_cells(texts, heads=1))
+        path = f"{figure_text.MARKS[row.change]} {figure_text.path_text(compared, row)}"
+        texts = figure_text.pair_texts(one.pair, one.difference, comparison.UNITS[name])
+        rows.append(_cells((path, *texts), heads=1))
     if not rows:
         return "<p>no module differs</p>"
     head = _cells((f"worst by {name}", "A", "B", "B − A", "B / A"), heads=5)

@@ -94,11 +94,17 @@ def statistic_text(compared: comparison.Comparison) -> str:
 
 def total_texts(row: comparison.TotalRow) -> tuple[str, str, str, str]:
     """Return A, B, the difference and the ratio of a total."""
-    pair = row.pair
+    return pair_texts(row.pair, row.pair.difference, row.unit)
+
+
+def pair_texts(
+    pair: comparison.Pair, difference: float | None, unit: comparison.Unit
+) -> tuple[str, str, str, str]:
+    """Return A, B, their difference as it is ranked, and the ratio."""
     return (
-        value_text(pair.a, row.unit),
-        value_text(pair.b, row.unit),
-        difference_text(pair.difference, row.unit, mark_of(pair)),
+        value_text(pair.a, unit),
+        value_text(pair.b, unit),
+        difference_text(difference, unit, mark_of(pair)),
         ratio_text(pair),
     )
 
@@ -128,7 +134,7 @@ def _count(value: float) -> str:
 
 
 def _rate(value: float) -> str:
-    return f"{units.three_digits(value) if value < 999.5 else units.count(value)}/s"
+    return f"{units.per_second(value)}/s"
 
 
 _WRITTEN: Mapping[comparison.Unit, Callable[[float], str]] = {

@@ -130,11 +130,10 @@ def _worst(compared: comparison.Comparison, cells: int, top: int) -> list[str]:
     for one in found:
         row = alignment.nodes[one.index]
         path = fit(middle(_path(compared, row, one), room - 1), room)
-        texts = _times(one, column) if column is not None else _counts(one, comparison.UNITS[name])
-        lines.append(
-            f"  {figure_text.MARKS[row.change]} {path}"
-            + _figures(*texts, figure_text.ratio_text(one.pair))
-        )
+        texts = figure_text.pair_texts(one.pair, one.difference, comparison.UNITS[name])
+        if column is not None:
+            texts = _times(one, column)
+        lines.append(f"  {figure_text.MARKS[row.change]} {path}" + _figures(*texts))
     doubtful = [f"  {NOT_RANKED}"] * any(one.pair.doubt for one in found)
     return [*lines, "", "  " + _legend(), *doubtful]
 
@@ -143,22 +142,14 @@ def _most(one: comparison.Worst) -> float:
     return max(known(one.pair.a) or 0.0, known(one.pair.b) or 0.0)
 
 
-def _times(one: comparison.Worst, column: TimeColumn) -> tuple[str, str, str]:
-    """Return A, B and their difference in one unit, with as many decimals all the way down."""
+def _times(one: comparison.Worst, column: TimeColumn) -> tuple[str, str, str, str]:
+    """Return the same with times in one unit, with as many decimals all the way down."""
     a, b = (known(figure) for figure in (one.pair.a, one.pair.b))
     return (
         UNAVAILABLE if a is None else in_column(a, column),
         UNAVAILABLE if b is None else in_column(b, column),
         figure_text.written_time(one.difference, column, figure_text.mark_of(one.pair)),
-    )
-
-
-def _counts(one: comparison.Worst, unit: comparison.Unit) -> tuple[str, str, str]:
-    difference = figure_text.difference_text(one.difference, unit, figure_text.mark_of(one.pair))
-    return (
-        figure_text.value_text(one.pair.a, unit),
-        figure_text.value_text(one.pair.b, unit),
-        difference,
+        figure_text.ratio_text(one.pair),
     )
 
 
