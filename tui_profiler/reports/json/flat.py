@@ -6,6 +6,8 @@ Structs of this file.
 
 from typing import Literal
 
+from msgspec import field
+
 from tui_profiler.messages import Failed, Figure, Unknown
 from tui_profiler.queries.cost.flat import By, FlatRow, flat_table
 from tui_profiler.reports import json_values
@@ -27,19 +29,19 @@ class FlatEntry(json_values.Closed, frozen=True):
     """Number of modules or operators of the tree in this row, one per module that calls it; 0 for
     an operator that only other operators call."""
     calls: json_values.Count
-    total_s: json_values.Known[json_values.Size]
+    total: json_values.Known[json_values.Size] = field(name="total_s")
     """Total time; nested nodes count once, by the outermost."""
-    self_s: json_values.Known[json_values.Size]
+    own: json_values.Known[json_values.Size] = field(name="self_s")
     """Time outside child modules or called operators; the self times of all rows add up to seconds.
     """
     share: json_values.Known[json_values.Share]
     """Share of seconds: self time; total time of operators without a self time."""
-    self_cpu_s: json_values.Known[json_values.Size]
+    cpu: json_values.Known[json_values.Size] = field(name="self_cpu_s")
     """CPU time of the thread outside child modules: mean over the occasional forwards in which
     every call reads it. Null for operators."""
-    gpu_s: json_values.Known[json_values.Size]
+    gpu: json_values.Known[json_values.Size] = field(name="gpu_s")
     """GPU time, child modules included: median, from events."""
-    allocated_bytes: json_values.Known[json_values.Count]
+    allocated: json_values.Known[json_values.Count] = field(name="allocated_bytes")
     """Allocated, freed or not, child modules included; measured."""
     parameters: json_values.Count | None
     """Owned directly by the modules; a shared parameter counts at its first owner. Null for an
@@ -47,7 +49,7 @@ class FlatEntry(json_values.Closed, frozen=True):
     macs: json_values.Known[json_values.Count]
     """Of the operators that the modules call directly."""
     flops: json_values.Known[json_values.Count]
-    bytes: json_values.Known[json_values.Count]
+    bytes_moved: json_values.Known[json_values.Count] = field(name="bytes")
     """Read and written by the operators that the modules call directly."""
     input_shape: json_values.Known[tuple[json_values.Count, ...]]
     """Shape of the first input; null if it differs between the nodes."""
@@ -106,7 +108,7 @@ def flat_json(session: Session, name: str, by: By, *, top: int | None = None) ->
         operator_windows=operators.times.windows if operators is not None else 0,
         rows=[_entry(row, by, reasons) for row in rows],
         left_out=len(table.rows) - len(rows),
-        unavailable={f"rows[].{field}": why for field, why in reasons.items()},
+        unavailable={f"rows[].{_KEYS[name]}": why for name, why in reasons.items()},
     )
     return json_values.one_line(json_values.plain(report))
 
@@ -129,43 +131,34 @@ def flat_json_failed(name: str, by: By, failed: Failed) -> str:
     return json_values.one_line(json_values.plain(report))
 
 
+_TIMES = ("total", "own", "share", "cpu", "gpu")
+_COUNTS = ("allocated", "macs", "flops", "bytes_moved")
+_KEYS = {one.name: one.key for one in json_values.fields(FlatEntry)}
+
+
 def _shared_reasons(rows: tuple[FlatRow, ...]) -> dict[str, str]:
     """Return the fields that have one reason in all rows in which they are null."""
     found: dict[str, set[str]] = {}
     for row in rows:
-        for field, figure in _figures(row).items():
+        for name in (*_TIMES, *_COUNTS):
+            figure = getattr(row, name)
             if isinstance(figure, Unknown):
-                found.setdefault(field, set()).add(figure.reason)
-    return {field: reasons.pop() for field, reasons in found.items() if len(reasons) == 1}
-
-
-def _figures(row: FlatRow) -> dict[str, Figure]:
-    times = {"total_s": row.total, "self_s": row.own, "share": row.share}
-    others = {"self_cpu_s": row.cpu, "gpu_s": row.gpu, "allocated_bytes": row.allocated}
-    work = {"macs": row.macs, "flops": row.flops, "bytes": row.bytes_moved}
-    return {**times, **others, **work}
+                found.setdefault(name, set()).add(figure.reason)
+    return {name: reasons.pop() for name, reasons in found.items() if len(reasons) == 1}
 
 
 def _entry(row: FlatRow, by: By, shared: dict[str, str]) -> FlatEntry:
-    told = {
-        field: json_values.TOLD_ABOVE if isinstance(figure, Unknown) and field in shared else figure
-        for field, figure in _figures(row).items()
-    }
-    return FlatEntry(
-        name=row.name,
-        type=row.type or None,
+    figures = {name: getattr(row, name) for name in _TIMES}
+    figures |= {name: _whole(getattr(row, name)) for name in _COUNTS}
+    for name, figure in figures.items():
+        if isinstance(figure, Unknown) and name in shared:
+            figures[name] = json_values.TOLD_ABOVE
+    return json_values.fill(
+        FlatEntry,
+        row,
+        **figures,
         nodes=len(row.nodes),
-        calls=row.calls,
-        total_s=told["total_s"],
-        self_s=told["self_s"],
-        share=told["share"],
-        self_cpu_s=told["self_cpu_s"],
-        gpu_s=told["gpu_s"],
-        allocated_bytes=_whole(told["allocated_bytes"]),
         parameters=None if by == "operator" else row.parameters,
-        macs=_whole(told["macs"]),
-        flops=_whole(told["flops"]),
-        bytes=_whole(told["bytes"]),
         input_shape=json_values.or_why(row.input, _NO_SHAPE),
         output_shape=json_values.or_why(row.output, _NO_SHAPE),
     )
