@@ -5,7 +5,7 @@
    from it. ``busy`` is the share of the time of its pieces in which threads waited for a core.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from tui_profiler.figures.units import UNAVAILABLE, duration, rate, share, size
@@ -164,9 +164,7 @@ def ceilings_table(found: Ceilings, environment: Environment | None, now: float)
     roofs = roofs_of(found)
     rows = [_COLUMNS, *(_row(roof, now) for roof in roofs)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(_COLUMNS))]
-    notes = [
-        *([safe(found.why_no_caches)] if found.why_no_caches else []),
-    ]
+    notes = [safe(found.why_no_caches)] if found.why_no_caches else []
     if found.waits_from:
         notes.append(f"waiting for a core is read from {safe(found.waits_from)}")
     if any(roof.why_not_good for roof in roofs):
@@ -200,12 +198,8 @@ def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
     return "  ".join((*cells, quality))
 
 
-def ceilings_words(found: Ceilings) -> tuple[str, ...]:
-    """Return the roofs in words: the good ones, then what is to be said of the others."""
-    return tuple(_short(found))
-
-
-def _short(found: Ceilings) -> Iterable[str]:
+def ceilings_words(found: Ceilings) -> Iterator[str]:
+    """Yield the roofs in words: the good ones, then what is to be said of the others."""
     roofs = [roof for roof in roofs_of(found) if not isinstance(roof.figure, Unknown)]
     good = [roof for roof in roofs if not roof.why_not_good]
     if good:

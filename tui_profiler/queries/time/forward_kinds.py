@@ -169,10 +169,6 @@ def models_words(session: Session) -> str:
     return f"also ran {shown}{more}, not shown"
 
 
-_CACHE = ("past_key_values", "cache_params", "state")
-"""Inputs that are the tokens so far."""
-
-
 def phase(session: Session) -> Phase:
     """Return the phase that is looked at; empty where the model has one forward only."""
     return session.tree.phase if session.tree is not None and session.phases else ""

@@ -1,6 +1,6 @@
 """Figures as words, for every section."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from tui_profiler.figures.units import (
     UNAVAILABLE,
@@ -58,7 +58,7 @@ def nothing(reason: str) -> tuple[Part, ...]:
     return (Note(f"{UNAVAILABLE} {reason}"),)
 
 
-def labelled(label: str, texts: tuple[str, ...] | list[str]) -> list[tuple[str, str]]:
+def labelled(label: str, texts: Iterable[str]) -> list[tuple[str, str]]:
     """Return facts of which only the first has the label."""
     return [(label if place == 0 else "", text) for place, text in enumerate(texts)]
 

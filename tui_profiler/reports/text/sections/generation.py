@@ -1,6 +1,7 @@
 """Requests of a language model: tokens per second, phases and the cache."""
 
-from tui_profiler.figures.units import count, duration, share, size, thousands, three_digits
+from tui_profiler.figures.units import count, duration, share, size, thousands
+from tui_profiler.figures.units import per_second as rate_text
 from tui_profiler.messages import (
     Figure,
     Generation,
@@ -19,8 +20,6 @@ from tui_profiler.queries.forward.generation import (
 from tui_profiler.reports.document import Column, Grid, Section, names, short
 from tui_profiler.reports.text.sections import figure_text
 from tui_profiler.session import Session
-
-LEAST_LARGE = 999.5
 
 
 def generation_sections(session: Session) -> tuple[Section, ...]:
@@ -103,13 +102,9 @@ def _gaps(seen: Generation) -> str:
 
 
 def _rates(seen: Generation) -> str:
-    if isinstance(seen.per_second, Unknown):
-        return figure_text.figure(seen.per_second, _rate)
-    return f"{_rate(seen.per_second)} tokens/s, all rows, prefill included"
-
-
-def _rate(value: float) -> str:
-    return three_digits(value) if value < LEAST_LARGE else count(value)
+    return figure_text.figure(
+        seen.per_second, lambda rate: f"{rate_text(rate)} tokens/s, all rows, prefill included"
+    )
 
 
 def _requests(seen: Generation) -> str:
@@ -133,7 +128,7 @@ def _phase(phase: GenerationPhase, per_second: Figure) -> str:
     if not phase.forwards:
         return ""
     rate = known(per_second)
-    at = "" if rate is None else f", {_rate(rate)} tokens/s"
+    at = "" if rate is None else f", {rate_text(rate)} tokens/s"
     forwards, tokens = thousands(phase.forwards), thousands(phase.tokens)
     return f"{forwards} forwards, {tokens} tokens, {duration(phase.seconds)}{at}"
 

@@ -5,14 +5,13 @@ Health of values is of the last training step that was read, module by module, a
 
 from tui_profiler.figures.units import (
     UNAVAILABLE,
-    count,
     duration,
     fitted_times,
     in_column,
     share,
     thousands,
-    three_digits,
 )
+from tui_profiler.figures.units import per_second as rate_text
 from tui_profiler.messages import OtherModel, SlowStep, TrainingStep, Unknown, known
 from tui_profiler.queries.training.outside import line_seconds, outside_operator_words
 from tui_profiler.queries.training.slow_steps import longer_parts
@@ -102,15 +101,11 @@ def _times(step: TrainingStep) -> str:
 def _rates(step: TrainingStep) -> str:
     if isinstance(step.per_second, Unknown):
         return f"{UNAVAILABLE} ({step.per_second.reason})"
-    said = [f"{_rate(step.per_second)} steps/s"]
+    said = [f"{rate_text(step.per_second)} steps/s"]
     for of_a_step, unit in ((step.items, "items/s"), (step.tokens, "tokens/s")):
         found = known(per_second(step, of_a_step))
-        said += [] if found is None else [f"{_rate(found)} {unit}"]
+        said += [] if found is None else [f"{rate_text(found)} {unit}"]
     return ", ".join(said)
-
-
-def _rate(value: float) -> str:
-    return three_digits(value) if value < 999.5 else count(value)
 
 
 def _counted(step: TrainingStep) -> str:
