@@ -8,6 +8,7 @@
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import lru_cache
 
 MAX_CHARACTERS = 400
@@ -92,6 +93,23 @@ def middle(text: str, cells: int, ellipsis: str = "…") -> str:
         return _head(text, max(cells, 0))
     tail = room // 2
     return _head(text, room - tail) + ellipsis + _head(text[::-1], tail)[::-1]
+
+
+def aligned(rows: Sequence[tuple[str, ...]], left: tuple[int, ...]) -> list[str]:
+    """Return rows as lines; their columns are as wide as the widest cell, without a width limit.
+
+    Args:
+        rows: of safe text, as long as each other.
+        left: columns that begin at their left edge; the others are figures.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(cells) if at in left else cell.rjust(cells)
+            for at, (cell, cells) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def wrap(text: str, cells: int) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from tui_profiler.figures.units import UNAVAILABLE, duration, rate, share, size
-from tui_profiler.formatting.text import safe
+from tui_profiler.formatting.text import aligned, safe
 from tui_profiler.messages import Ceilings, Environment, Unknown
 from tui_profiler.queries.cost.ceilings import Roof, roofs_of
 from tui_profiler.queries.panel.remembered_tree import ago
@@ -162,8 +162,6 @@ def ceilings_table(found: Ceilings, environment: Environment | None, now: float)
     of = safe(environment.cpu) if environment is not None else ""
     threads = "1 thread" if found.threads == 1 else f"{found.threads} threads"
     roofs = roofs_of(found)
-    rows = [_COLUMNS, *(_row(roof, now) for roof in roofs)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(_COLUMNS))]
     notes = [safe(found.why_no_caches)] if found.why_no_caches else []
     if found.waits_from:
         notes.append(f"waiting for a core is read from {safe(found.waits_from)}")
@@ -174,7 +172,7 @@ def ceilings_table(found: Ceilings, environment: Environment | None, now: float)
     return (
         ", ".join(filter(None, (f"roofline of {safe(found.device)}", of, threads))),
         "",
-        *(_aligned(row, widths) for row in rows),
+        *aligned([_COLUMNS, *(_row(roof, now) for roof in roofs)], left=(0, 4)),
         *(("", *notes) if notes else ()),
     )
 
@@ -188,14 +186,6 @@ def _row(roof: Roof, now: float) -> tuple[str, ...]:
     why = said_of(roof)
     said = f"{quality_of(roof)}{': ' if roof.why_not_good else ', '}{why}" if why else "good"
     return (label_of(roof), value_of(roof), busy, age, said)
-
-
-def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
-    label, value, busy, age, quality = row
-    cells = (
-        label.ljust(widths[0]), value.rjust(widths[1]), busy.rjust(widths[2]), age.rjust(widths[3])
-    )  # fmt: skip
-    return "  ".join((*cells, quality))
 
 
 def ceilings_words(found: Ceilings) -> Iterator[str]:

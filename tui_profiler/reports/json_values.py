@@ -86,7 +86,7 @@ def or_why(value: Value | Unknown | None, why: str) -> Value | Unknown:
     return Unknown(why) if value is None else value
 
 
-def fill(kind: type[Made], source: object, **given: object) -> Made:
+def fill(kind: type[Made], source: object, /, **given: object) -> Made:
     """Return an object of a document, its fields those of the same names in its source.
 
     Objects inside are filled likewise. An empty text of the source is null where the field may be.

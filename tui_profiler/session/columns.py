@@ -65,10 +65,11 @@ def columns_agree(message: Columns) -> bool:
                 narrow += [times.last, times.p50, times.p95, times.maximum]
                 narrow += [times.mean_per_forward, times.own_mean_per_forward]
                 wide = (*wide, times.own)
-    return _agree(message.nodes, narrow, wide)
+    return agree(message.nodes, narrow, wide)
 
 
-def _agree(nodes: bytes, narrow: Iterable[bytes], wide: Iterable[bytes] = ()) -> bool:
+def agree(nodes: bytes, narrow: Iterable[bytes], wide: Iterable[bytes] = ()) -> bool:
+    """Tell whether columns of 4 and of 8 bytes have one entry for each node."""
     count, rest = divmod(len(nodes), 4)
     lengths = [*((one, 4) for one in narrow), *((one, 8) for one in wide)]
     return not rest and all(len(column) == size * count for column, size in lengths)
@@ -77,7 +78,7 @@ def _agree(nodes: bytes, narrow: Iterable[bytes], wide: Iterable[bytes] = ()) ->
 def called_agree(called: messages.CalledOperators) -> bool:
     """Tell whether the columns are of one length, and their names are there."""
     narrow = (called.name_of, called.calls, called.per_forward, called.own_per_forward)
-    if not _agree(called.nodes, narrow):
+    if not agree(called.nodes, narrow):
         return False
     return max(memoryview(called.name_of).cast("I"), default=-1) < len(called.names)
 

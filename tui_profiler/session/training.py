@@ -16,7 +16,7 @@ from tui_profiler.messages import (
     TrainingMemory,
     TrainingStep,
 )
-from tui_profiler.session.columns import CalledOperator, called_agree, called_operators
+from tui_profiler.session.columns import CalledOperator, agree, called_agree, called_operators
 
 _FLOATS = (*("forward", "own_forward", "backward", "own_backward", "recomputed", "own_recomputed"),)
 
@@ -93,8 +93,7 @@ class StepColumns:
 
 def step_columns_agree(step: TrainingStep) -> bool:
     """Tell whether all columns have an entry for each node: a probe may send anything."""
-    nodes, rest = divmod(len(step.nodes), 4)
-    return not rest and all(len(getattr(step, name)) == 4 * nodes for name in _FLOATS)
+    return agree(step.nodes, [getattr(step, name) for name in _FLOATS])
 
 
 class NodeCost(Struct, frozen=True):
@@ -150,8 +149,7 @@ class CostColumns:
 
 def cost_columns_agree(cost: TrainingCost) -> bool:
     """Tell whether all columns have an entry for each node: a probe may send anything."""
-    nodes, rest = divmod(len(cost.nodes), 4)
-    return not rest and all(len(getattr(cost, name)) == 8 * nodes for name in _COSTS)
+    return agree(cost.nodes, (), [getattr(cost, name) for name in _COSTS])
 
 
 _USES = ("gradient", "saved_bytes", "recomputed", "temporary")
@@ -305,10 +303,5 @@ class ValueColumns:
 
 def value_columns_agree(values: ModelValues) -> bool:
     """Tell whether all columns have an entry for each node: a probe may send anything."""
-    nodes, rest = divmod(len(values.nodes), 4)
-    is_even = not rest and not len(values.norms) % 4
-    return (
-        is_even
-        and len(values.norm_steps) == len(values.norms)
-        and all(len(getattr(values, name)) == 4 * nodes for name in _VALUES)
-    )
+    of_nodes = agree(values.nodes, [getattr(values, name) for name in _VALUES])
+    return of_nodes and agree(values.norm_steps, [values.norms])

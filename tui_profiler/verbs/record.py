@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Callable
 
 from tui_profiler.messages import ReadValues
 from tui_profiler.recording.writer import Writer
-from tui_profiler.session import EMPTY, Jump, Remembered, Session, apply
+from tui_profiler.session import EMPTY, Jump, Remembered, Session
 from tui_profiler.source import Source, Told
-from tui_profiler.verbs.report import is_complete, progress_line, trusted_line, wants_values
+from tui_profiler.verbs.report import folded, is_complete, wants_values
 
 STOPPED = "stopped"
 
@@ -37,10 +37,7 @@ async def record(
     stopping = asyncio.create_task(stop.wait())
     try:
         while (message := await _next(messages, stopping)) is not None:
-            lines = [trusted_line(session, message), progress_line(message)]
-            session = apply(session, message)
-            for line in filter(None, lines):
-                progress(line)
+            session = folded(session, message, progress)
             if wants_values(message):
                 source.send(ReadValues())
             if writer.failure:

@@ -40,10 +40,7 @@ async def report(
     is_asked, said_at = False, 0.0
     try:
         async for message in source.messages():
-            lines = [trusted_line(session, message), progress_line(message)]
-            session = apply(session, message)
-            for line in filter(None, lines):
-                progress(line)
+            session = folded(session, message, progress)
             if measuring and wants_values(message):
                 source.send(messages.ReadValues())
             if (
@@ -62,6 +59,13 @@ async def report(
     finally:
         await source.close()
     return session
+
+
+def folded(session: Session, message: Told, progress: Callable[[str], None]) -> Session:
+    """Return the session after a message; ``progress`` is given the lines that tell of it."""
+    for line in filter(None, (trusted_line(session, message), progress_line(message))):
+        progress(line)
+    return apply(session, message)
 
 
 async def followed(

@@ -10,7 +10,7 @@ from tui_profiler.formatting.text import safe
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source, Told
 from tui_profiler.verbs.outcome import measured
-from tui_profiler.verbs.report import is_complete, progress_line, trusted_line
+from tui_profiler.verbs.report import folded, is_complete
 
 SOON_SECONDS = 10.0
 """A trial that is over sooner has no steps to tell."""
@@ -39,10 +39,7 @@ async def try_out(
     speaker = _Speaker(progress)
     try:
         async for message in source.messages():
-            lines = [trusted_line(session, message), progress_line(message)]
-            session = apply(session, message)
-            for line in filter(None, lines):
-                progress(line)
+            session = folded(session, message, progress)
             speaker.hear(message)
             if isinstance(message, messages.TrialResult):
                 done += 1

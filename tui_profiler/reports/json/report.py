@@ -549,19 +549,10 @@ class FailedReport(json_values.Part, frozen=True):
     """Reasons by path."""
 
 
-class _Named(TypedDict):
-    """What is known of a model before it is traced; each is a field of the report."""
-
-    type: str
-    source: str
-    weights: str
-    device: str
-    training: bool
-    batch: int | None
-    inputs: list[Input]
-    published: Published
-
-
+_OF_A_MODEL = (
+    *("type", "source", "weights", "device", "training", "batch", "inputs", "published"),
+)
+"""What is known of a model before it is traced."""
 _OF_A_TREE = [name for name, hint in FailedReport.__annotations__.items() if hint == "Nothing"]
 
 
@@ -622,19 +613,18 @@ def report_of(
     if tree is None or done is None or not len(tree):
         raise ValueError("the model was not traced")
     model, environment = session.model, session.environment
-    known: _Named | dict[str, None] = (
-        _named(model) if model is not None else dict.fromkeys(_Named.__annotations__)
-    )
     without_decode = session.no_decode
     not_run = None if was_run(session) else messages.Unknown(why_no_times(session))
-    report = Report(
+    report = json_values.fill(
+        Report,
+        model,
         schema=SCHEMA,
         environment=messages.Unknown(_why_no_environment(tree))
         if environment is None
         else json_values.fill(Machine, environment),
         sandbox=_sandbox(session),
-        model=model.name if model is not None else None,
-        **known,
+        model=model and model.name,
+        published=_published(model),
         mode=_mode(session),
         other_models=list(other_models(session)),
         torch_child_processes=list(session.children.pids) if session.children else [],
@@ -685,12 +675,14 @@ def json_failed(name: str, session: Session, failed: messages.Failed) -> str:
     """
     why = messages.Unknown(f"{failed.stage} failed")
     model, environment = session.model, session.environment
-    report = FailedReport(
+    report = json_values.fill(
+        FailedReport,
+        model,
         schema=SCHEMA,
         environment=why if environment is None else json_values.fill(Machine, environment),
         sandbox=_sandbox(session),
         model=name,
-        **(dict.fromkeys(_Named.__annotations__, why) if model is None else _named(model)),
+        **(dict.fromkeys(_OF_A_MODEL, why) if model is None else {"published": _published(model)}),
         file=file_section(session.file),
         stages=_stages(session),
         failure=json_values.fill(Failure, failed),
@@ -715,17 +707,10 @@ def _sandbox(session: Session) -> Sandboxed | messages.Unknown:
     return json_values.fill(Sandboxed, hello.sandbox)
 
 
-def _named(model: messages.ModelFacts) -> _Named:
-    return {
-        "type": model.type,
-        "source": model.source,
-        "weights": model.weights,
-        "device": model.device,
-        "training": model.training,
-        "batch": model.batch,
-        "inputs": [json_values.fill(Input, one) for one in model.inputs],
-        "published": Published(gmacs=model.published_gmacs, parameters=model.published_parameters),
-    }
+def _published(model: messages.ModelFacts | None) -> Published | None:
+    if model is None:
+        return None
+    return Published(gmacs=model.published_gmacs, parameters=model.published_parameters)
 
 
 def _mode(session: Session) -> Mode:

@@ -16,7 +16,7 @@ from tui_profiler.findings import checks_words, findings, withheld_words
 from tui_profiler.findings.evidence.finding import gain_text
 from tui_profiler.findings.verdict import GROUP_WORDS, Advice, grouped
 from tui_profiler.formatting.text import middle, safe, width
-from tui_profiler.messages import NO_FORWARD, Unknown
+from tui_profiler.messages import NO_FORWARD
 from tui_profiler.queries.cost import bound, totals
 from tui_profiler.queries.time.forward_kinds import forwards_words
 from tui_profiler.queries.time.node_seconds import part_of, root_seconds
@@ -107,6 +107,7 @@ def _identity(session: Session) -> list[str]:
 
 def _totals(session: Session, tree: Tree) -> list[str]:
     failure, has_forward = session.failure, tree.has_forward
+    peak = figure_text.peak_size(tree.done.peak_memory) if tree.done is not None else ""
     work = f"{units.UNAVAILABLE} ({NO_FORWARD})"
     if has_forward:
         work = figure_text.work(tree)
@@ -115,7 +116,7 @@ def _totals(session: Session, tree: Tree) -> list[str]:
     said = [
         f"parameters: {figure_text.parameters(tree)} (counted)",
         f"forward: {work}",
-        *([f"peak memory: {_peak(tree)} (predicted)"] if has_forward else []),
+        *([f"peak memory: {peak} (predicted)"] if has_forward else []),
         *(_measured(session) if has_forward else []),
         *(f"{label}: {text}" for label, text in step_facts(session) if text),
         *(f"{label}: {text}" for label, text in generation_words(session)),
@@ -128,13 +129,6 @@ def _totals(session: Session, tree: Tree) -> list[str]:
         is_measured = root_seconds(session) is not None and "on paper" not in verdict
         lines.append(f"- verdict{' (measured)' * is_measured}: {_cut(verdict, _VERDICT_BYTES)}")
     return lines
-
-
-def _peak(tree: Tree) -> str:
-    assert tree.done is not None
-    peak = tree.done.peak_memory
-    is_whole = not isinstance(totals.peak_bytes(peak), Unknown)
-    return ("" if is_whole else "at least ") + units.size(totals.known_peak_bytes(peak))
 
 
 def _measured(session: Session) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from tui_profiler.figures.units import UNAVAILABLE, duration, energy, share, size, thousands
-from tui_profiler.formatting.text import safe
+from tui_profiler.formatting.text import aligned, safe
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.hardware.fits import Fit, Fitted, Need, devices_needed, need_of
 from tui_profiler.queries.hardware.on_device import LEAST_SECONDS, LeastTime
@@ -29,10 +29,8 @@ def fit_table(
     lines = [", ".join(head), *_need_lines(need, reserve), ""]
     phases = [phase for phase, _ in found[0].least] if found else []
     for phase in phases:
-        rows = [_COLUMNS, *(_row(one, phase) for one in found)]
-        widths = [max(len(row[at]) for row in rows) for at in range(len(_COLUMNS))]
         lines += [f"{phase}:"] if phase else []
-        lines += [_aligned(row, widths) for row in rows]
+        lines += aligned([_COLUMNS, *(_row(one, phase) for one in found)], left=(0, 6))
         lines.append("")
     lines += _notes(found)
     return tuple(lines)
@@ -77,14 +75,6 @@ def _row(found: Fitted, phase: str) -> tuple[str, ...]:
         fused = f"≥ {duration(least.fused_seconds)}"
     memory = f"{sheet.memory_bytes / 1e9:.0f} GB"
     return (sheet.name, memory, fits, largest, devices, time, limit, joules, fused)
-
-
-def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
-    first, *others = (
-        cell.ljust(width) if at in (0, 6) else cell.rjust(width)
-        for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-    )
-    return "  ".join((first, *others)).rstrip()
 
 
 def _notes(found: tuple[Fitted, ...]) -> list[str]:

@@ -31,7 +31,13 @@ from tui_profiler.queries.cost.bound import (
     known_macs,
     why_not_counted,
 )
-from tui_profiler.queries.cost.totals import NOT_TOLD, frozen, trainable
+from tui_profiler.queries.cost.totals import (
+    NOT_TOLD,
+    frozen,
+    known_peak_bytes,
+    peak_bytes,
+    trainable,
+)
 from tui_profiler.reports.document import Facts, Note, Part
 from tui_profiler.session import Tree
 from tui_profiler.session.data_dependence import Bounded
@@ -123,6 +129,12 @@ def work_cells(tree: Tree, at: int) -> tuple[str, str, str, str]:
         UNAVAILABLE if moved is None else bounded + size(moved) if moved else ZERO,
         none if ratio is None else per_byte + intensity_text(ratio),
     )
+
+
+def peak_size(peak: PeakMemory) -> str:
+    """Return the predicted peak; without a part that is not known it is a lower bound."""
+    least = "at least " if isinstance(peak_bytes(peak), Unknown) else ""
+    return least + size(known_peak_bytes(peak))
 
 
 def peak_covers(peak: PeakMemory) -> str:

@@ -1,8 +1,8 @@
 """Memory: the peak of one forward, its components, and the tensors alive at it."""
 
 from tui_profiler.figures.units import UNAVAILABLE, shape, size
-from tui_profiler.messages import NO_FORWARD, PeakMemory, Unknown
-from tui_profiler.queries.cost.totals import known_peak_bytes, peak_bytes
+from tui_profiler.messages import NO_FORWARD, PeakMemory
+from tui_profiler.queries.cost.totals import known_peak_bytes
 from tui_profiler.reports.document import Grid, Part, Section, figures, names
 from tui_profiler.reports.text.sections import figure_text
 from tui_profiler.session import Session, Tree
@@ -22,11 +22,10 @@ def memory_section(session: Session, tree: Tree) -> Section:
 
 
 def _peak(tree: Tree, peak: PeakMemory) -> list[tuple[str, str]]:
-    least = "at least " if isinstance(peak_bytes(peak), Unknown) else ""
     at = tree.nodes[peak.at].path if 0 <= peak.at < len(tree) else ""
     steps = tree.memory
     return [
-        ("peak", f"{least}{size(known_peak_bytes(peak))}"),
+        ("peak", figure_text.peak_size(peak)),
         ("at", at),
         ("parameters", figure_text.figure(peak.parameters, size)),
         ("buffers", figure_text.figure(peak.buffers, size)),

@@ -1,8 +1,8 @@
 """Executive summary: the figures that one would put on a slide, and what follows from them."""
 
-from tui_profiler.figures.units import UNAVAILABLE, duration, share, size
+from tui_profiler.figures.units import UNAVAILABLE, duration, share
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import NO_FORWARD, Unknown
+from tui_profiler.messages import NO_FORWARD
 from tui_profiler.queries.cost import bound, totals
 from tui_profiler.queries.cost.breakdown import architecture_of
 from tui_profiler.queries.cost.ceilings import MEMORY
@@ -85,9 +85,7 @@ def _costs(tree: Tree) -> list[tuple[str, str]]:
 def _peak(tree: Tree) -> str:
     if tree.done is None:
         return ""
-    peak = tree.done.peak_memory
-    least = "at least " if isinstance(totals.peak_bytes(peak), Unknown) else ""
-    return f"{least}{size(totals.known_peak_bytes(peak))}, predicted"
+    return f"{figure_text.peak_size(tree.done.peak_memory)}, predicted"
 
 
 def _times(session: Session) -> list[tuple[str, str]]:
