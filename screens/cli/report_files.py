@@ -7,8 +7,8 @@ import click
 from tui_profiler.figures.units import UNAVAILABLE
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Failed
-from tui_profiler.queries.cost.flat import By
-from tui_profiler.reports.csv import csv_model, flat_csv
+from tui_profiler.queries.cost.flat import By, flat_table
+from tui_profiler.reports.csv import csv_model, flat_rows_csv
 from tui_profiler.reports.document import Grid, Note, Part, Section, figures, names
 from tui_profiler.reports.json.checks import CheckError, Outcome, as_typed, evaluate, parse_check
 from tui_profiler.reports.json.flat import flat_json, flat_json_failed
@@ -110,7 +110,8 @@ class Written:
         if self._asked.layout == "json":
             return flat_json(session, name, by, top=self._asked.top) + "\n"
         if self._asked.layout == "csv":
-            return flat_csv(session, by, with_titles=is_first, top=self._asked.top)
+            rows = flat_table(session, by).rows[: self._asked.top]
+            return flat_rows_csv(session, by, rows, with_titles=is_first)
         is_short = self._asked.layout == "table"
         sections = flat_sections(session, by, top=self._asked.top, is_short=is_short)
         title = session.model.name if session.model is not None else name

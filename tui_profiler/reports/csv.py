@@ -19,7 +19,7 @@ from tui_profiler.figures.units import shape_cell
 from tui_profiler.formatting.text import printable
 from tui_profiler.messages import Cost, Figure, Tensor, Unknown, known
 from tui_profiler.queries.cost.bound import bound, known_bytes, known_flops, known_macs
-from tui_profiler.queries.cost.flat import By, FlatRow, flat_table
+from tui_profiler.queries.cost.flat import By, FlatRow
 from tui_profiler.queries.cost.totals import dearest_modules, frozen, trainable
 from tui_profiler.queries.parameters import weights
 from tui_profiler.queries.sweep import Result, Sweep, results
@@ -90,19 +90,6 @@ def csv_model(
         nodes = dearest_modules(session, top)
     lines = _node_lines(session, nodes, lambda node: ())
     return _text([NODE_COLUMNS, *lines] if with_titles else lines)
-
-
-def flat_csv(session: Session, by: By, *, with_titles: bool, top: int | None = None) -> str:
-    """Return the flat table of a model; several models are one table.
-
-    Args:
-        session: As it was left.
-        by: What a row stands for.
-        with_titles: Begin with the names of the columns, as the first model does.
-        top: Only so many rows, the first ones.
-    """
-    rows = flat_table(session, by).rows[:top]
-    return flat_rows_csv(session, by, rows, with_titles=with_titles)
 
 
 def flat_rows_csv(

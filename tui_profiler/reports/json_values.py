@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypeVar, Union
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar, Union
 from typing import get_args as arguments
 from typing import get_origin as origin
 from typing import get_type_hints as type_hints
@@ -63,14 +63,6 @@ class OfSome(Unknown, frozen=True):
     """``kind=op``."""
 
 
-class Document(Protocol):
-    """A Struct that is written as one line."""
-
-    @property
-    def unavailable(self) -> dict[str, str]:
-        """Reasons that belong to no field of the document; those of its fields are added."""
-
-
 def entries(template: str) -> Meta:
     """Return what names the entries of a list in paths, such as ``kind={kind}``."""
     return Meta(extra={"entries": template})
@@ -114,17 +106,14 @@ def _filled(part: type[Struct], value: object) -> object:
     return value
 
 
-def plain(document: Document) -> dict[str, Json]:
-    """Return the document as plain values, with the reason for every field that is null."""
-    reasons = dict(document.unavailable)
-    assert isinstance(document, Struct)
+def plain(document: Struct) -> dict[str, Json]:
+    """Return a document, or a part of one, as plain values, with why fields of it are null.
+
+    Args:
+        document: has reasons that belong to no field of it in ``unavailable``, if it has that.
+    """
+    reasons: dict[str, str] = dict(getattr(document, "unavailable", {}))
     return {**_object(document, "", reasons), "unavailable": reasons}
-
-
-def values_of(part: Struct) -> dict[str, Json]:
-    """Return a part of a document as plain values, with its own ``unavailable``."""
-    reasons: dict[str, str] = {}
-    return {**_object(part, "", reasons), "unavailable": reasons}
 
 
 def one_line(found: Mapping[str, Json]) -> str:

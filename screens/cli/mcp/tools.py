@@ -26,7 +26,7 @@ from tui_profiler.reports.json.reader import read_report
 from tui_profiler.reports.json.report import layer_as_json
 from tui_profiler.reports.json.report_file import ReportError, is_report
 from tui_profiler.reports.json.sections.findings import findings_section
-from tui_profiler.reports.json_values import Json, one_line, values_of
+from tui_profiler.reports.json_values import Json, one_line, plain
 from tui_profiler.reports.text.brief import TOP, brief, node_of
 from tui_profiler.reports.text.compare import compare_table
 from tui_profiler.session import Session, Tree
@@ -129,7 +129,7 @@ class Tools:
             left_out = [
                 len(one.paths) - len(few.paths) for one, few in zip(shown, cut, strict=True)
             ]
-            values = values_of(replace(section, found=cut))
+            values = plain(replace(section, found=cut))
             return _json(
                 {
                     **values,

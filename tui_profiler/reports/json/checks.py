@@ -8,9 +8,10 @@
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
+from operator import eq, ge, gt, le, lt
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -38,6 +39,13 @@ _IDENTIFIES = (
     *("kind", "what"),
 )
 """What an entry of a list is called by, the first that it has before others."""
+_COMPARE: dict[str, Callable[[float, float], bool]] = {
+    "<=": le,
+    ">=": ge,
+    "<": lt,
+    ">": gt,
+    "==": eq,
+}
 _MOST_NEAR = 3
 _NOT_ADVISED = "not computed; --findings does"
 
@@ -282,28 +290,18 @@ def is_within(value: Json, limit: Limit, path: str) -> bool:
     """
     if isinstance(value, bool | str):
         if limit.operator != "==":
-            raise CheckError(f"{path} is a word ({_word(value)}): only == compares words")
-        return _word(value) == limit.text
+            raise CheckError(f"{path} is a word ({_text(value)}): only == compares words")
+        return _text(value) == limit.text
     if limit.value is None:
         raise CheckError(f'{path} is a number, "{limit.text}" is not')
     assert isinstance(value, int | float)
-    match limit.operator:
-        case "<=":
-            return value <= limit.value
-        case ">=":
-            return value >= limit.value
-        case "<":
-            return value < limit.value
-        case ">":
-            return value > limit.value
-        case _:
-            return value == limit.value
+    return _COMPARE[limit.operator](value, limit.value)
 
 
 def as_typed(value: Json, limit: Limit) -> str:
     """Return a figure in the unit of its limit, with as many digits as tell it from the limit."""
     if isinstance(value, bool | str):
-        return _word(value)
+        return _text(value)
     if not isinstance(value, int | float):
         return "–"
     scaled = value / limit.scale
@@ -312,10 +310,6 @@ def as_typed(value: Json, limit: Limit) -> str:
         if limit.value is None or value == limit.value or float(text) != limit.value / limit.scale:
             break
     return f"{text}{limit.unit}"
-
-
-def _word(value: bool | str) -> str:
-    return str(value).lower() if isinstance(value, bool) else value
 
 
 def _scale(unit: str, quantity: Quantity) -> float | None:

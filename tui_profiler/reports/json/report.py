@@ -593,7 +593,7 @@ def layer_as_json(session: Session, index: int) -> dict[str, json_values.Json]:
     tree = session.tree
     assert tree is not None
     found = _layer(session, tree, index, attention(session), runs=was_run(session))
-    return json_values.values_of(found if tree.has_forward else _of_parameters(found))
+    return json_values.plain(found if tree.has_forward else _of_parameters(found))
 
 
 def report_of(
