@@ -29,14 +29,16 @@ from tui_profiler.findings.execution.training import (
     slow_line,
     zero_grad,
 )
-from tui_profiler.findings.model.alignment import alignment
 from tui_profiler.findings.model.attention import sdpa, static_kv_cache
-from tui_profiler.findings.model.channels_last import channels_last
-from tui_profiler.findings.model.fuse_activation import fuse_activation
 from tui_profiler.findings.model.int8_dynamic import int8_dynamic
 from tui_profiler.findings.model.no_ops import fold_conv_bn, remove_dropout_identity
+from tui_profiler.findings.model.operators import (
+    alignment,
+    channels_last,
+    fuse_activation,
+    upcast,
+)
 from tui_profiler.findings.model.peak_activations import peak_activations
-from tui_profiler.findings.model.upcast import upcast
 from tui_profiler.findings.model.weights import pruning, quantise_weights, unused_parameters
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.cost.energy import forward_energy

@@ -77,9 +77,8 @@ from tui_profiler.reports.json.sections.parameters import (
     parameters_section,
 )
 from tui_profiler.reports.json.sections.serving import Serving, serving_section
-from tui_profiler.reports.json.sections.step import Step, step_section
+from tui_profiler.reports.json.sections.step import Step, ValuesRead, step_section, values_section
 from tui_profiler.reports.json.sections.train import Train, train_section
-from tui_profiler.reports.json.sections.values import ValuesRead, values_section
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.data_dependence import Bounded
 

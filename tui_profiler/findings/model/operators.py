@@ -1,0 +1,302 @@
+"""Findings of single operators: their sizes, layout and dtype, and what they can be fused with.
+
+- ``alignment``: matmuls and convolutions whose sizes are not aligned to a GPU's tensor cores, which
+  are efficient where sizes are multiples of 16 bytes: eight values of 16 bits. Source: NVIDIA,
+  Matrix Multiplication Background User's Guide, section 3.1, table 1. Matmuls in float32 run on
+  them only as TF32, which torch leaves off unless the program enables it: they are not checked.
+- ``channels-last``: convolutions in NCHW layout. oneDNN and cuDNN compute with the channels
+  innermost: such a convolution converts its input, and its output back. Source: "Channels Last
+  Memory Format in PyTorch", pytorch.org/tutorials/intermediate/memory_format_tutorial.html.
+- ``fuse-activation``: activations that can be fused into the preceding matmul or convolution.
+- ``upcast``: casts and operators in a wider dtype than the weights.
+"""
+
+from tui_profiler.figures.units import duration
+from tui_profiler.findings.evidence import time_share
+from tui_profiler.findings.evidence.affected_operators import (
+    CONVOLUTION,
+    compute_roof,
+    matrix_parts,
+    memory_roof,
+    roof_seconds,
+)
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check, counted
+from tui_profiler.findings.evidence.graph import Graph, graph
+from tui_profiler.messages import Node, Unknown
+from tui_profiler.queries.cost.bound import bytes_moved, node_dtype
+from tui_profiler.queries.cost.breakdown import op_type
+from tui_profiler.session import Session, Tree
+
+BYTES = 16
+_VALUE_BYTES = {"float16": 2, "bfloat16": 2}
+
+
+@check("alignment", holds_in="both")
+def alignment(session: Session) -> Finding | None:
+    """Find linear layers and convolutions in 16 bits with unaligned sizes, on a GPU.
+
+    The nodes are operators.
+    """
+    tree, model = session.tree, session.model
+    if tree is None or model is None or not model.device.startswith("cuda"):
+        return None
+    odd = {node: size for node in range(len(tree)) if (size := _odd_size(tree, node))}
+    if not odd:
+        return None
+    examples = (
+        Evidence(f"size of {tree.nodes[tree.nodes[node].parent].path}", size, "count", "derived")
+        for node, size in list(odd.items())[:3]
+    )
+    return Finding(
+        kind="alignment",
+        title=f"pad {counted(len(odd), 'matmul')} to multiples of {BYTES} bytes",
+        why=(
+            "Tensor cores need sizes that are multiples of 16 bytes; other sizes run on slower"
+            " kernels. Padding a vocabulary or a head to the next multiple costs little."
+        ),
+        nodes=time_share.slowest_first(session, odd),
+        evidence=(
+            Evidence("matmuls with unaligned sizes", len(odd), "count", "derived"),
+            *examples,
+        ),
+        gains=(
+            time_share.gain(
+                time_share.spent(session, odd),
+                "they take {}; the speed-up of aligned sizes is not measured",
+                "the share of these matmuls per forward",
+                is_bound=True,
+            ),
+        ),
+        why_no_trial="a model with other sizes needs other weights",
+    )
+
+
+def _odd_size(tree: Tree, index: int) -> int:
+    """Return a size of a matmul's weight that is not a multiple of 16 bytes; 0 where all are."""
+    node = tree.nodes[index]
+    if node.kind != "op":
+        return 0
+    kind = op_type(node)
+    if kind != "Linear" and kind not in CONVOLUTION:
+        return 0
+    values = BYTES // _VALUE_BYTES.get(node_dtype(tree, index), BYTES)
+    weights = node.inputs[1:2] if kind in CONVOLUTION else node.inputs
+    for tensor in weights:
+        # Convolution: output and input channels; matmul: the last two axes of both operands.
+        axes = tensor.shape[:2] if kind in CONVOLUTION else tensor.shape[-2:]
+        odd = next((axis for axis in axes if axis > values and axis % values), 0)
+        if odd and len(tensor.shape) > 1:
+            return odd
+    return 0
+
+
+_IMAGE_AXES = 4
+
+
+@check("channels-last", holds_in="both")
+def channels_last(session: Session) -> Finding | None:
+    """Find convolutions on images in NCHW layout."""
+    tree, whole = session.tree, time_share.forward(session)
+    memory = memory_roof(session.ceilings)
+    if tree is None or isinstance(whole, Unknown) or not memory:
+        return None
+    nodes, copied, saved = [], 0.0, 0.0
+    for part in matrix_parts(session, tree, CONVOLUTION):
+        found = [node for node in part.operators if _is_contiguous_image(tree, node)]
+        if not found:
+            continue
+        costs = [tree.costs[node] for node in found]
+        bytes_copied = sum(2.0 * (cost.input_bytes + cost.output_bytes) for cost in costs)
+        compute = compute_roof(session.ceilings, node_dtype(tree, part.node))
+        least = sum(
+            roof_seconds(cost.flops, bytes_moved(cost), compute, memory) if compute else 0.0
+            for cost in costs
+        )
+        # No layout can lift a convolution above its roof.
+        most = max(part.seconds - least, 0.0) if part.seconds is not None else float("inf")
+        nodes.append(part.node)
+        copied += bytes_copied
+        saved += min(bytes_copied / memory, most)
+    share = time_share.share_of(saved, whole.whole)
+    if not nodes or share < time_share.LEAST_SHARE:
+        return None
+    formula = (
+        f"these conversions take {duration(saved)} of {whole.whole_text} at the measured"
+        " bandwidth, no convolution above its roof; layers without a channels-last kernel are not"
+        " counted"
+    )
+    return Finding(
+        kind="channels-last",
+        title=f"channels-last layout for {counted(len(nodes), 'convolution')}",
+        why=(
+            "Convolution kernels compute in channels-last layout: a tensor in NCHW is converted"
+            " before each convolution, and back after it. Only rounding changes."
+        ),
+        nodes=time_share.slowest_first(session, nodes),
+        evidence=(
+            Evidence("convolutions in NCHW layout", len(nodes), "count", "derived"),
+            Evidence("layout conversions, both ways", copied, "B", "estimated"),
+            Evidence("copy bandwidth", memory, "B/s", "measured"),
+        ),
+        gains=(Gain("time", share, formula, "estimated"),),
+    )
+
+
+def _is_contiguous_image(tree: Tree, node: int) -> bool:
+    image = next(iter(tree.nodes[node].inputs), None)
+    if image is None or len(image.shape) != _IMAGE_AXES or image.layout == "channels last":
+        return False
+    # With one channel, or one pixel, both layouts are the same.
+    _, channels, height, width = image.shape
+    return channels > 1 and height * width > 1
+
+
+_ACTIVATION_NAMES = """aten::relu aten::relu_ aten::gelu aten::silu aten::silu_ aten::sigmoid
+    aten::tanh aten::hardtanh aten::hardtanh_ aten::hardswish aten::hardswish_ aten::leaky_relu
+    aten::leaky_relu_ aten::elu aten::mish"""
+_ACTIVATIONS = frozenset(_ACTIVATION_NAMES.split())
+_VIEWS = frozenset({"aten::view", "aten::_unsafe_view", "aten::reshape"})
+_MOST_VIEWS = 4
+
+
+@check("fuse-activation", holds_in="both")
+def fuse_activation(session: Session) -> Finding | None:
+    """Find activations that are the only consumer of a linear layer or a convolution.
+
+    The nodes are operators.
+    """
+    tree = session.tree
+    if tree is None:
+        return None
+    edges = graph(tree)
+    nodes = tuple(
+        index
+        for index, node in enumerate(tree.nodes)
+        if node.kind == "op"
+        and node.name in _ACTIVATIONS
+        and node.calls == 1
+        # Of compiled or scripted code it is not known which operators are fused already.
+        and not any(tree.nodes[above].is_opaque for above in tree.ancestors(index))
+        and _product_before(tree, edges, index)
+    )
+    found = time_share.spent(session, nodes)
+    if not nodes or time_share.is_negligible(found):
+        return None
+    moved = sum(tree.costs[node].input_bytes + tree.costs[node].output_bytes for node in nodes)
+    return Finding(
+        kind="fuse-activation",
+        title=f"fuse {counted(len(nodes), 'activation')} into the preceding operator",
+        why=(
+            "A matmul or convolution kernel can apply the activation before it writes its output."
+            " Eager PyTorch does not; a compiler or an inference engine does."
+        ),
+        nodes=time_share.slowest_first(session, nodes),
+        evidence=(
+            Evidence("activations after a matmul or convolution", len(nodes), "count", "derived"),
+            Evidence("tensors that they read and write", moved, "B", "derived"),
+            *time_share.evidence(found),
+        ),
+        gains=(
+            time_share.gain(
+                found,
+                "they take {}; fused, they take no time at best",
+                "the activations' share of a forward",
+                is_bound=True,
+            ),
+        ),
+        why_no_trial="eager PyTorch cannot fuse them; the compile trial does",
+    )
+
+
+def _product_before(tree: Tree, edges: Graph, activation: int) -> bool:
+    at = activation
+    for _ in range(_MOST_VIEWS):
+        writer = edges.only_writer(at)
+        if writer is None or edges.only_reader(writer) != at or tree.nodes[writer].calls != 1:
+            return False
+        if op_type(tree.nodes[writer]) in ("Linear", "Conv1d", "Conv2d", "Conv3d"):
+            return True
+        if tree.nodes[writer].name not in _VIEWS:
+            return False
+        at = writer
+    return False
+
+
+_BITS = {"float16": 16, "bfloat16": 16, "float32": 32, "float64": 64}
+_CASTS = frozenset({"aten::_to_copy", "aten::to"})
+_LEAST_VALUES = 1024
+"""Of a tensor: scalars in float64 come from Python, and cost nothing."""
+
+
+@check("upcast", holds_in="both")
+def upcast(session: Session) -> Finding | None:
+    """Find casts to a wider dtype, and operators in a wider dtype than the weights.
+
+    The nodes are operators.
+    """
+    tree = session.tree
+    own = _weight_dtype(tree) if tree is not None else ""
+    if tree is None or own not in _BITS:
+        return None
+    casts = [i for i, node in enumerate(tree.nodes) if _widens(node)]
+    wide = [
+        index
+        for index, node in enumerate(tree.nodes)
+        if node.kind == "op"
+        and index not in casts
+        and tree.costs[index].flops
+        and _BITS.get(_written(node), 0) > _BITS[own]
+    ]
+    nodes = (*casts, *wide)
+    if not nodes:
+        return None
+    written = sum(tree.costs[node].output_bytes for node in nodes)
+    return Finding(
+        kind="upcast",
+        title=f"keep {counted(len(nodes), 'operator')} in {own}",
+        why=(
+            f"The weights are {own}, but some tensors have a wider dtype, which costs compute and"
+            " memory traffic. Some reductions need the precision: check the output."
+        ),
+        nodes=time_share.slowest_first(session, nodes),
+        evidence=(
+            Evidence("casts to a wider dtype", len(casts), "count", "derived"),
+            Evidence("operators in a wider dtype", len(wide), "count", "derived"),
+            Evidence("bytes that they write", written, "B", "derived"),
+        ),
+        gains=(
+            time_share.gain(
+                time_share.spent(session, nodes),
+                f"casts and wider operators take {{}}; in {own}, at most all of it is saved",
+                "the share of a forward that they take",
+                is_bound=True,
+            ),
+        ),
+        why_no_trial="only the model's author knows which of them need the precision",
+    )
+
+
+def _weight_dtype(tree: Tree) -> str:
+    """Return the dtype of most bytes of parameters; empty where there are none."""
+    found: dict[str, int] = {}
+    for index, node in enumerate(tree.nodes):
+        if any(not weight.is_buffer for weight in node.weights):
+            name = node_dtype(tree, index)
+            found[name] = found.get(name, 0) + sum(one.bytes for one in node.weights)
+    return max(found, key=found.__getitem__, default="")
+
+
+def _widens(node: Node) -> bool:
+    if node.kind != "op" or node.name not in _CASTS or not node.inputs or not node.outputs:
+        return False
+    before, after = _BITS.get(node.inputs[0].dtype, 99), _BITS.get(_written(node), 0)
+    return after > before
+
+
+def _written(node: Node) -> str:
+    """Return the dtype of what an operator writes, empty where that is next to nothing."""
+    for tensor in node.outputs[:1]:
+        bits = _BITS.get(tensor.dtype)
+        if bits is not None and tensor.bytes * 8 >= bits * _LEAST_VALUES:
+            return tensor.dtype
+    return ""
