@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable
 
 import click
@@ -101,11 +100,7 @@ def _run(asked: RecordOptions, chosen: Chosen, *, started_at: float) -> int:
         os.unlink(asked.output)
         say(asked.output, f"cannot be written: {safe(writer.failure)}", *writer.remedies)
         return MODEL_FAILED
-    began = time.monotonic() - (time.time() - started_at)
-
-    def now() -> float:
-        return time.monotonic() - began  # The machine's clock may be set meanwhile.
-
+    now = options.steady_clock(started_at)
     why = "it was interrupted"
     try:
         session, why = asyncio.run(_record(spec, attached, asked.serving, writer, now))

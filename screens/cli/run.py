@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -128,11 +127,7 @@ def _run(asked: RunOptions, appearance: AppearanceOptions, *, started_at: float)
         owns_terminal=asked.layout is not None,
         reads_values=asked.layout is not None,  # In the explorer its health screen asks.
     )
-    began = time.monotonic() - (time.time() - started_at)  # The clock may be set meanwhile.
-
-    def now() -> float:
-        return time.monotonic() - began
-
+    now = options.steady_clock(started_at)
     source = with_serving(script, asked.serving)
     writer = None if recording is None else Writer(*recording)
     try:

@@ -80,18 +80,8 @@ class Chosen(Struct, frozen=True):
         grid = self.grid_intensity
         return LoadSpec(
             model=model,
-            arguments=self.arguments,
-            inputs=self.inputs,
-            batch=self.batch,
-            weights=self.weights,
-            device=self.device,
-            dtype=self.dtype,
-            threads=self.threads,
-            tracer=self.tracer,
-            trust=self.trust,
-            run=self.run,
+            **{name: getattr(self, name) for name in OF_REQUEST},
             seconds=seconds,
-            budget=self.budget,
             grid_grams_per_kwh=None if grid is None else grid.grams_per_kwh,
             grid_named="" if grid is None else grid.named,
             folder=_folder(),
@@ -129,6 +119,13 @@ class Chosen(Struct, frozen=True):
         if found:
             raise click.UsageError(f"{found[0]} is of training steps: add --train.")
         return None
+
+
+OF_REQUEST = (
+    *("arguments", "inputs", "batch", "weights", "device", "dtype"),
+    *("threads", "tracer", "trust", "run", "budget"),
+)
+"""Fields that the request has under the same names."""
 
 
 def _folder() -> str:

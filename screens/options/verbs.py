@@ -5,6 +5,7 @@ import math
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -170,6 +171,12 @@ def layout(*names: str, help: str, default: str | None = "table") -> Callable[[_
         show_default=default is not None,
         help=help,
     )
+
+
+def steady_clock(started_at: float) -> Callable[[], float]:
+    """Return what counts seconds from a Unix time, also where the machine's clock is set later."""
+    began = time.monotonic() - (time.time() - started_at)
+    return lambda: time.monotonic() - began
 
 
 model = click.argument("model", shell_complete=models_and_files)

@@ -153,11 +153,15 @@ def _put(write: Callable[[], int]) -> None:
         write()
         sys.stdout.flush()
     except OSError as error:
-        # Python flushes once more at its end, and would complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        write_nowhere()
         if isinstance(error, BrokenPipeError):
             raise click.exceptions.Exit(0) from None
         raise NotWritten("Standard output", error) from error
+
+
+def write_nowhere() -> None:
+    """Open stdout on ``/dev/null``: Python flushes it once more at its end, and would complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def not_written(error: OSError) -> bool:
@@ -168,8 +172,7 @@ def not_written(error: OSError) -> bool:
     raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
     if Path(raised_in).parent != Path(click.__file__).parent:
         return False
-    # Python flushes once more at its end, and would complain.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    write_nowhere()
     NotWritten("Standard output", error).show()
     return True
 

@@ -91,16 +91,6 @@ class ForwardStrip(LinesWidget):
             self._selected = node
             self._draw()
 
-    @property
-    def glyphs(self) -> Glyphs:
-        """The characters to draw with."""
-        return self._glyphs
-
-    @glyphs.setter
-    def glyphs(self, glyphs: Glyphs) -> None:
-        self._glyphs = glyphs
-        self._draw()
-
     def on_resize(self) -> None:
         """Share out the new width at once."""
         self._widths.clear()

@@ -2,8 +2,6 @@
 
 import asyncio
 import functools
-import os
-import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -11,6 +9,8 @@ import click
 
 from tui_profiler import __version__
 from tui_profiler.formatting.text import safe
+
+from ...terminal.standard_output import write_nowhere
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -44,8 +44,7 @@ def mcp_verb() -> int:
         lost = lost.exceptions[0]
     if lost is None:
         return 0
-    # Python flushes once more at its end, and would complain.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    write_nowhere()
     if isinstance(lost, BrokenPipeError):
         return 0  # The client has gone.
     raise click.ClickException(f"The client cannot be reached: {safe(str(lost))}.")

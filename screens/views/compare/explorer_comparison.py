@@ -17,7 +17,7 @@ from tui_profiler.source.adapters import SharedSession
 from ...actions.table import refusal
 from ...common.base_app import unix_clock
 from ...options.grid_intensity import Typed
-from ...options.model import Chosen
+from ...options.model import OF_REQUEST, Chosen
 from ...options.side import TypedSide, typed_side
 from .opened import Opened, opened
 from .screen import CompareScreen
@@ -96,22 +96,13 @@ def other_side(text: str, spec: LoadSpec) -> TypedSide:
     grams = spec.grid_grams_per_kwh
     grid = None if grams is None else Typed(grams, spec.grid_named)
     usual = Chosen(
-        arguments="",
-        inputs=spec.inputs,
-        batch=spec.batch,
-        weights="",
-        device=spec.device,
-        dtype=spec.dtype,
-        threads=spec.threads,
-        tracer=spec.tracer,
-        trust=False,
-        run=spec.run,
-        budget=spec.budget,
+        **{name: getattr(spec, name) for name in OF_REQUEST},
         grid_intensity=grid,
         debug=False,
         memory_limit=spec.memory_limit_bytes,
     )
-    return typed_side(text, usual)
+    # What is of A's model alone, or was trusted of its file, does not go for B.
+    return typed_side(text, replace(usual, arguments="", weights="", trust=False))
 
 
 class OtherError(Exception):

@@ -158,30 +158,24 @@ def _cores(look: Look) -> tuple[Line, ...]:
     used, seen = cores.cores_used(look.session), look.session.programs
     if used is None:
         return ()
-    facts: list[Fact] = [("this process", used.this, _cores_text)]
+    of_a_core, of_ten_seconds = _share_of("a core"), _share_of("the last 10 s")
+    facts: list[Fact] = [("this process", used.this, of_a_core)]
     thread = cores.thread_time(look.session)
     if isinstance(thread, Unknown):
         facts.append(("forward thread", thread, share))
     else:
+        of_forward = partial(cores.share_of_forward, thread)
         facts += [
-            (
-                "forward thread, on core",
-                cores.share_of_forward(thread, thread.on_core),
-                _of_forward,
-            ),
-            (
-                "forward thread, waiting",
-                cores.share_of_forward(thread, thread.waiting),
-                _of_forward,
-            ),
+            ("forward thread, on core", of_forward(thread.on_core), _share_of("a forward")),
+            ("forward thread, waiting", of_forward(thread.waiting), _share_of("a forward")),
             ("page faults, minor", thread.minor_faults, _per_forward),
             ("page faults, major", thread.major_faults, _per_forward),
         ]
-    facts.append(("other processes", used.others, _cores_text))
+    facts.append(("other processes", used.others, of_a_core))
     quota, heat, steal = cores.throttled(look.session)
-    facts += [("CPU quota used up", quota, _of_ten_seconds)] if quota else []
-    facts += [("thermal throttling", heat, _of_ten_seconds)] if heat else []
-    facts += [("other virtual machines", steal, _of_ten_seconds)] if steal else []
+    facts += [("CPU quota used up", quota, of_ten_seconds)] if quota else []
+    facts += [("thermal throttling", heat, of_ten_seconds)] if heat else []
+    facts += [("other virtual machines", steal, of_ten_seconds)] if steal else []
     hertz = None if look.session.sample is None else known(look.session.sample.frequency_hertz)
     many = f"{used.cores} × {frequency(hertz)}" if hertz else f"{used.cores} cores"
     lines = [*_facts("cores", f"{many}, available to this process", facts, look)]
@@ -189,31 +183,23 @@ def _cores(look: Look) -> tuple[Line, ...]:
         return tuple(lines)
     for one in cores.other_programs(look.session)[:MOST_PROGRAMS]:
         name = safe(one.name)
-        took = f"{_cores_text(one.cores)}  {size(one.memory_bytes)}  pid {one.pid}"
+        took = f"{of_a_core(one.cores)}  {size(one.memory_bytes)}  pid {one.pid}"
         lines.append(said(f"  {name}", took, look))
     found = seen.pressure
     pressed: list[Fact] = [
-        ("waiting for a core", found.cpu, _of_ten_seconds),
-        ("waiting for memory", found.memory, _of_ten_seconds),
-        ("waiting for a disk", found.io, _of_ten_seconds),
+        ("waiting for a core", found.cpu, of_ten_seconds),
+        ("waiting for memory", found.memory, of_ten_seconds),
+        ("waiting for a disk", found.io, of_ten_seconds),
     ]
     return (*lines, EMPTY, *_facts("pressure", "of all processes", pressed, look))
 
 
-def _cores_text(value: float) -> str:
-    return f"{share(value)} of a core"
-
-
-def _of_forward(value: float) -> str:
-    return f"{share(value)} of a forward"
+def _share_of(whole: str) -> Callable[[float], str]:
+    return lambda value: f"{share(value)} of {whole}"
 
 
 def _per_forward(value: float) -> str:
     return f"{value:.3g} per forward"
-
-
-def _of_ten_seconds(value: float) -> str:
-    return f"{share(value)} of the last 10 s"
 
 
 def _process(look: Look, sample: Sample) -> tuple[Line, ...]:
@@ -311,12 +297,8 @@ def _counters(look: Look, sample: Sample) -> tuple[Line, ...]:
         ("cycles", found.cycles, count),
         ("instructions per cycle", machine.instructions_per_cycle(found), three_digits),
         ("cache references", found.cache_references, count),
-        ("cache misses", machine.miss_share(found), lambda value: f"{share(value)} of references"),
-        (
-            "last-level misses",
-            machine.last_level_miss_share(found),
-            lambda x: f"{share(x)} of loads",
-        ),
+        ("cache misses", machine.miss_share(found), _share_of("references")),
+        ("last-level misses", machine.last_level_miss_share(found), _share_of("loads")),
     ]
     return _facts("counters", took_turns, facts, look)
 
@@ -354,7 +336,7 @@ def _allocator(look: Look, one: Allocator) -> tuple[Line, ...]:
     facts: list[Fact] = [
         ("allocated", one.allocated_bytes, size),
         ("reserved", one.reserved_bytes, size),
-        ("fragmentation", machine.fragmentation(one), lambda value: f"{share(value)} of reserved"),
+        ("fragmentation", machine.fragmentation(one), _share_of("reserved")),
         ("peak allocated", one.peak_allocated_bytes, size),
         ("peak reserved", one.peak_reserved_bytes, size),
         ("retries", one.retries, _times),

@@ -51,31 +51,27 @@ class MemoryScreen(SideScreen):
     every_key = MEMORY
     BINDINGS: ClassVar[list[BindingType]] = [*own_bindings(MEMORY)]
 
-    _step = 0
+    step = 0
+    """Under the cursor."""
     _at: tuple[object, int] | None = None
     """The steps and the node for which the cursor was set."""
     _of_forward = False
     """Whether the forward is shown where there is a training step."""
-
-    @property
-    def step(self) -> int:
-        """The step under the cursor."""
-        return self._step
 
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
         """Return the view."""
         self._set_cursor(look.session)
         training = self._training(look.session)
         if training is not None:
-            return step_lines(look, training, self._step, rows, narrow=self.is_narrow)
-        return memory_lines(look, self._step, rows, narrow=self.is_narrow)
+            return step_lines(look, training, self.step, rows, narrow=self.is_narrow)
+        return memory_lines(look, self.step, rows, narrow=self.is_narrow)
 
     def status(self, look: Look) -> Line:
         """Return what the cursor is on."""
         training, right = self._training(look.session), ((_PROVENANCE, "faint"),)
         if training is not None:
-            return step_cursor_line(look, training, self._step, right)
-        return cursor_line(look, self._step, right)
+            return step_cursor_line(look, training, self.step, right)
+        return cursor_line(look, self.step, right)
 
     def _training(self, session: Session) -> MemoryColumns | None:
         """Return the training step, where it is shown."""
@@ -117,7 +113,7 @@ class MemoryScreen(SideScreen):
             self._at = None
         elif self._at is None or self._at[0] is not points.of or self._at[1] != self.node:
             found = points.first(self.node) if self.node else points.peak
-            self._step = found if found is not None else 0
+            self.step = found if found is not None else 0
             self._at = (points.of, self.node)
 
     def _go(self, step: int) -> None:
@@ -125,20 +121,20 @@ class MemoryScreen(SideScreen):
         points = self._points(self.session_shown)
         if points is None:
             return
-        self._step = min(max(step, 0), points.count - 1)
-        node = points.module(self._step)
+        self.step = min(max(step, 0), points.count - 1)
+        node = points.module(self.step)
         self._at = (points.of, node)
         self.select(node)
 
     def action_step(self, by: int) -> None:
         """Go some steps on, or back."""
-        self._go(self._step + by)
+        self._go(self.step + by)
 
     def action_page(self, by: int) -> None:
         """Go a tenth of the forward on, or back."""
         points = self._points(self.session_shown)
         if points is not None:
-            self._go(self._step + by * max(points.count // _PAGES, 1))
+            self._go(self.step + by * max(points.count // _PAGES, 1))
 
     def action_peak(self) -> None:
         """Go to the step with the most alive."""
@@ -164,5 +160,5 @@ class MemoryScreen(SideScreen):
     def action_open(self) -> None:
         """Open the node at the cursor."""
         points = self._points(self.session_shown)
-        node = points.module(self._step) if points is not None else self.node
+        node = points.module(self.step) if points is not None else self.node
         self.dismiss(ViewState(node, "node"))

@@ -395,7 +395,8 @@ _UNIT = 7
 
 def detail_lines(look: Look, at: NodeRoofline) -> tuple[Line, ...]:
     """Return one figure a row, under the node's name."""
-    title = section(fitted(at.name, look.inner - 4, look.glyphs.ellipsis), _provenance(at), look)
+    provenance = "" if at.is_part else "achieved, children"
+    title = section(fitted(at.name, look.inner - 4, look.glyphs.ellipsis), provenance, look)
     why = list(words(at.why, look))[:2] if at.why else []
     return (
         EMPTY,
@@ -440,10 +441,6 @@ def brief_lines(look: Look, at: NodeRoofline, view: RooflineView, rows: int) -> 
     )
     lines = [title, columns(first, verdict, look), columns(second, EMPTY, look)]
     return lines[:rows]
-
-
-def _provenance(at: NodeRoofline) -> str:
-    return "" if at.is_part else "achieved, children"
 
 
 def _roof_label(at: NodeRoofline) -> str:

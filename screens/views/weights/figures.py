@@ -88,32 +88,26 @@ def cell(row: weights.WeightRow, column: weights.Column, look: Look) -> tuple[st
         return (look.glyphs.dash, "faint")
     if found is None:
         return (PENDING, "faint")
-    text = _text(row, column, found)
+    write = _WRITTEN.get(column, percent)
+    text = _width(row.statistics) if column == "width" else write(found)
     return (text, "faint" if text == ZERO else "ink")
+
+
+_WRITTEN: dict[weights.Column, Callable[[float], str]] = {
+    "values": count,
+    "std": statistic,
+    "zeros": share_cell,
+    "prune": share_cell,
+    "int8": decibels,
+    "predicted": rough_percent,
+}
+"""How figures are written; all others in percent."""
 
 
 def _never_comes(column: weights.Column, look: Look) -> bool:
     """Return whether a column without figures stays empty."""
     is_measured = column in ("predicted", "error")
     return bool((why_not_measured if is_measured else why_not_read)(look.session))
-
-
-def _text(row: weights.WeightRow, column: weights.Column, found: float) -> str:
-    match column:
-        case "values":
-            return count(found)
-        case "std":
-            return statistic(found)
-        case "zeros" | "prune":
-            return share_cell(found)
-        case "int8":
-            return decibels(found)
-        case "width":
-            return _width(row.statistics)
-        case "predicted":
-            return rough_percent(found)
-        case _:
-            return percent(found)
 
 
 def _width(found: TensorStatistics | None) -> str:

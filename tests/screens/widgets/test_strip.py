@@ -8,22 +8,22 @@ from screens.widgets.lines import line_width, text
 from screens.widgets.strip import ForwardStrip
 from tests.queries.sessions import RESNET, RESNET_SECONDS, resnet, session_of, ticked
 from tests.queries.training.test_step_blocks import session as step_session
-from tui_profiler.formatting.canvas import ASCII
+from tui_profiler.formatting.canvas import ASCII, UNICODE, Glyphs
 from tui_profiler.session import EMPTY, Session
 
 
 class Shown(App[None]):
     """The strip by itself."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, glyphs: Glyphs = UNICODE) -> None:
         super().__init__()
-        self.first = session
+        self.first = ForwardStrip(session, glyphs=glyphs)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return roles_for(DARK)
 
     def compose(self) -> ComposeResult:
-        yield ForwardStrip(self.first)
+        yield self.first
 
 
 def node(session: Session, of: str) -> int:
@@ -105,9 +105,8 @@ async def test_a_share_that_lasts_is_followed() -> None:
 @pytest.mark.parametrize("cells", [1, 2, 3, 8, 40, 80, 120, 200])
 async def test_every_row_is_exactly_as_wide_as_the_screen(cells: int) -> None:
     session = ticked(session_of(RESNET), RESNET_SECONDS)
-    async with Shown(session).run_test(size=(cells, 5)) as pilot:
+    async with Shown(session, ASCII).run_test(size=(cells, 5)) as pilot:
         strip = pilot.app.query_one(ForwardStrip)
-        strip.glyphs = ASCII
         for path in ("", "layer1.1", "fc", "relu"):
             strip.selected = node(session, path)
             assert {line_width(line) for line in strip.lines} <= {cells}
