@@ -7,6 +7,7 @@ from typing import ClassVar, TypeAlias
 
 from textual import events
 from textual.message import Message
+from textual.reactive import var
 
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.queries.cost.bound import ClassSeconds, mixes_of
@@ -42,14 +43,17 @@ class ForwardStrip(LinesWidget):
 
     DEFAULT_CSS: ClassVar[str] = "ForwardStrip { width: 1fr; height: 3; }"
 
+    selected: var[int] = var(0, init=False)
+    """The node whose place is marked."""
+    has_backward: var[bool] = var(False, init=False)
+    """Whether the backward stands beside the forward, where both are known."""
+
     def __init__(
         self, session: Session = EMPTY, *, glyphs: Glyphs = UNICODE, id: str | None = None
     ) -> None:
         super().__init__(id=id)
         self._session = session
-        self._selected = 0
         self._glyphs = glyphs
-        self._has_backward = False
         self._widths: Hysteresis[tuple[_Drawn, _Drawn]] = Hysteresis(HOLD_SECONDS)
         self._drawn: tuple[_Drawn, _Drawn] = (_NOTHING, _NOTHING)
         """Of the forward and of the backward."""
@@ -68,28 +72,14 @@ class ForwardStrip(LinesWidget):
             self._widths.clear()
         self._lay()
 
-    @property
-    def has_backward(self) -> bool:
-        """Whether the backward stands beside the forward, where both are known."""
-        return self._has_backward
+    def watch_has_backward(self) -> None:
+        """Share out the width anew."""
+        self._widths.clear()
+        self._lay()
 
-    @has_backward.setter
-    def has_backward(self, is_wanted: bool) -> None:
-        if is_wanted != self._has_backward:
-            self._has_backward = is_wanted
-            self._widths.clear()
-            self._lay()
-
-    @property
-    def selected(self) -> int:
-        """The node whose place is marked."""
-        return self._selected
-
-    @selected.setter
-    def selected(self, node: int) -> None:
-        if node != self._selected:
-            self._selected = node
-            self._draw()
+    def watch_selected(self) -> None:
+        """Mark its place."""
+        self._draw()
 
     def on_resize(self) -> None:
         """Share out the new width at once."""
@@ -109,7 +99,7 @@ class ForwardStrip(LinesWidget):
         if cells <= 0:
             return
         session = self._session
-        passes = passes_strip(session, cells, BETWEEN) if self._has_backward else None
+        passes = passes_strip(session, cells, BETWEEN) if self.has_backward else None
         if passes is None:
             wanted = (_drawn(strips.strip(session, cells), mixes_of(session)), _NOTHING)
         else:
@@ -128,14 +118,14 @@ class ForwardStrip(LinesWidget):
         shown = strips.Strip((*forward.segments, *backward.segments), forward.measured)
         bars = strip_lines.bars(shown, (*colours, *backward_colours), cells, self._glyphs)
         if backward.segments:
-            found = places(self._session, PassesStrip(forward, backward), self._selected)
+            found = places(self._session, PassesStrip(forward, backward), self.selected)
             starts = (forward.segments[0].start, backward.segments[0].start)
             bars = strip_lines.named(bars, dict(zip(starts, ("fwd", "bwd"), strict=True)))
         else:
-            place = strips.place(self._session, forward, self._selected)
+            place = strips.place(self._session, forward, self.selected)
             found = () if place is None else (place,)
         self.lines = (
-            strip_lines.labels(shown, tree, self._selected, cells),
+            strip_lines.labels(shown, tree, self.selected, cells),
             bars,
             strip_lines.marker(found, cells, self._glyphs),
         )

@@ -14,6 +14,7 @@ from typing import ClassVar
 from msgspec.structs import replace
 from textual import events
 from textual.message import Message
+from textual.reactive import var
 
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.queries.cost import totals
@@ -49,6 +50,11 @@ class NodeTree(LinesWidget, can_focus=True):
 
     DEFAULT_CSS: ClassVar[str] = "NodeTree { width: 1fr; height: 1fr; }"
 
+    form: var[Form] = var[Form]("wide", init=False)
+    """Which set of columns to choose from."""
+    chosen_columns: var[tuple[ColumnName, ...]] = var[tuple[ColumnName, ...]]((), init=False)
+    """The columns that the user wants, from left to right; none leaves it to the width."""
+
     class Changed(Message):
         """The view changed: selection, folds, order, filter or root."""
 
@@ -71,12 +77,10 @@ class NodeTree(LinesWidget, can_focus=True):
         self, session: Session = EMPTY, *, glyphs: Glyphs = UNICODE, id: str | None = None
     ) -> None:
         super().__init__(id=id)
-        self._form: Form = "wide"
         self._glyphs = glyphs
         self._figures = Figures()
         self._outline: Outline | None = None
-        self._chosen: tuple[ColumnName, ...] = ()
-        self._columns: Columns = columns_for(0, self._form)
+        self._columns: Columns = columns_for(0, self.form)
         self._of_step: frozenset[ColumnName] = frozenset()
         self._top = 0
         self._drawn: dict[int, Line] = {}
@@ -131,27 +135,13 @@ class NodeTree(LinesWidget, can_focus=True):
         """The rows that could be scrolled to, None before there is a tree."""
         return self._outline
 
-    @property
-    def form(self) -> Form:
-        """Which set of columns to choose from."""
-        return self._form
+    def watch_form(self) -> None:
+        """Choose the columns anew."""
+        self._measure()
 
-    @form.setter
-    def form(self, form: Form) -> None:
-        if form != self._form:
-            self._form = form
-            self._measure()
-
-    @property
-    def chosen_columns(self) -> tuple[ColumnName, ...]:
-        """The columns that the user wants, from left to right; none leaves it to the width."""
-        return self._chosen
-
-    @chosen_columns.setter
-    def chosen_columns(self, names: tuple[ColumnName, ...]) -> None:
-        if names != self._chosen:
-            self._chosen = names
-            self._measure()
+    def watch_chosen_columns(self) -> None:
+        """Show them."""
+        self._measure()
 
     @property
     def columns_shown(self) -> tuple[ColumnName, ...]:
@@ -521,7 +511,7 @@ class NodeTree(LinesWidget, can_focus=True):
         return max(self.size.height - 1 - self._has_footer(), 0)
 
     def _has_footer(self) -> bool:
-        return self._form == "wide"
+        return self.form == "wide"
 
     def _keep_in_sight(self) -> None:
         cursor, body = self._cursor(), max(self._body_rows(), 1)
@@ -545,10 +535,10 @@ class NodeTree(LinesWidget, can_focus=True):
         self._of_step = step_columns(self.session)
         return columns_for(
             self.size.width,
-            self._form,
+            self.form,
             has_forward=has_forward,
             of_step=self._of_step,
-            chosen=self._chosen,
+            chosen=self.chosen_columns,
         )
 
     def _draw(self) -> None:
