@@ -18,6 +18,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
 
+from tui_profiler.probe.measure.energy.replay import Captured
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import tree_flatten, tree_leaves, tree_unflatten
 from tui_profiler.probe.trace.snapshot import Snapshot
@@ -193,20 +194,12 @@ class _Recorded(NamedTuple):
 
 
 @dataclass
-class _Called:
-    """A module in which a softmax ran, and its arguments."""
-
-    module: nn.Module
-    arguments: tuple[object, ...]
-    keywords: dict[str, object]
-
-
-@dataclass
 class _Watch:
     """Records the modules that run a softmax, innermost first."""
 
-    stack: list[_Called] = field(default_factory=list)
-    chains: dict[int, list[_Called]] = field(default_factory=dict)
+    stack: list[Captured] = field(default_factory=list)
+    """Calls that have begun and not ended."""
+    chains: dict[int, list[Captured]] = field(default_factory=dict)
     calls: dict[int, int] = field(default_factory=dict)
 
     def forward(self, model: nn.Module, run: Callable[[], object]) -> None:
@@ -214,7 +207,7 @@ class _Watch:
         snapshot, watch, replaced = Snapshot(model), self, nn.Module.__call__
 
         def call(module: nn.Module, *arguments: object, **keywords: object) -> object:
-            watch.stack.append(_Called(module, arguments, keywords))
+            watch.stack.append(Captured(module, arguments, keywords))
             watch.calls[id(module)] = watch.calls.get(id(module), 0) + 1
             try:
                 return replaced(module, *arguments, **keywords)
@@ -315,7 +308,7 @@ def _running(forwards: Mapping[nn.Module, _Forward]) -> Callable[[], AbstractCon
     return around
 
 
-def _recorded(called: _Called) -> _Recorded | None:
+def _recorded(called: Captured) -> _Recorded | None:
     """Record one call of a module; None where nothing matches, or it keeps state."""
     module = called.module
     leaves, layout = tree_flatten((called.arguments, called.keywords))
