@@ -4,45 +4,30 @@
  * amdsmi.h (ROCm 7). amdsmi binds all functions of the library when it is imported: the test
  * compiles what is not here as functions that are not supported. */
 #include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 
-enum { NOT_SUPPORTED = 2, NOT_INIT = 32, MOST_FAILURES = 16 };
+#include "fake_failures.h"
 
-struct failure { char function[64]; int gpu, code; };
-static struct failure failures[MOST_FAILURES];
-static int failure_count, is_started;
+enum { NOT_SUPPORTED = 2, NOT_INIT = 32 };
+
+static int is_started;
 static int gpu_count = 2, throttling_asked;
 static double clock_seconds;
 
-void fake_fail(const char *function, int gpu, int code) {
-    struct failure *failure = &failures[failure_count++];
-    snprintf(failure->function, sizeof failure->function, "%s", function);
-    failure->gpu = gpu;
-    failure->code = code;
-}
 void fake_gpus(int count) { gpu_count = count; }
 int fake_throttling_asked(void) { return throttling_asked; }
-void fake_mend(void) { failure_count = 0; }
 void fake_clock(double seconds) { clock_seconds = seconds; }
 
 /* Handles are the number of the GPU and one more. */
 static int number(void *handle) { return (int)(size_t)handle - 1; }
-static int answer(const char *function, int gpu) {
-    for (int i = 0; i < failure_count; i++)
-        if (!strcmp(failures[i].function, function) && (failures[i].gpu < 0 || failures[i].gpu == gpu))
-            return failures[i].code;
-    return 0;
-}
 #define ASK(gpu) do { \
         if (!is_started) return NOT_INIT; \
-        int code = answer(__func__, gpu); \
+        int code = wanted_code(__func__, gpu); \
         if (code) return code; \
     } while (0)
 
 void amdsmi_free_name_value_pairs(void *pairs) { (void)pairs; }
 int amdsmi_init(uint64_t flags) {
-    int code = answer(__func__, -1);
+    int code = wanted_code(__func__, -1);
     if (!code && flags != 2) code = 1; /* of GPUs only */
     if (!code) is_started = 1; /* as the real one, it does not count how often */
     return code;

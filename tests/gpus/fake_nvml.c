@@ -8,18 +8,14 @@
  * -DOLD_DRIVER it lacks the functions that came late, with -DNO_POWER the one for power.
  * FAKE_NVML_LOG names a file that gets a line for each session opened and closed. */
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
+#include "fake_failures.h"
+
 enum { UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7 };
-enum { ALL_GPUS = -1, MOST_FAILURES = 32 };
 
-struct failure { char function[64]; int gpu; int code; };
-
-static struct failure failures[MOST_FAILURES];
-static int failure_count, sessions, calls, gpu_count = 2;
+static int sessions, calls, gpu_count = 2;
 static unsigned long long clock_reasons = 1;
 static int is_held, is_divided;
 static double clock_seconds = -1;
@@ -28,13 +24,6 @@ static int fan_count = 2;
 static pthread_mutex_t hold_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
 
-void fake_fail(const char *function, int gpu, int code) {
-    struct failure *failure = &failures[failure_count++];
-    snprintf(failure->function, sizeof failure->function, "%s", function);
-    failure->gpu = gpu;
-    failure->code = code;
-}
-void fake_mend(void) { failure_count = 0; }
 void fake_mig(int divided) { is_divided = divided; }
 void fake_clock(double seconds) { clock_seconds = seconds; }
 /* So much more was sent over all links, and twice of it received, so much later. */
@@ -60,19 +49,13 @@ static void note(const char *line) {
     if (log) { fprintf(log, "%s\n", line); fclose(log); }
 }
 
-/* The code that the test wants for this function and GPU; "*" is every function of a GPU. */
 static int answer(const char *function, int gpu) {
     pthread_mutex_lock(&hold_lock);
     calls++;
     while (is_held) pthread_cond_wait(&released, &hold_lock);
     pthread_mutex_unlock(&hold_lock);
-    for (int i = 0; i < failure_count; i++) {
-        const struct failure *failure = &failures[i];
-        int same_gpu = failure->gpu == ALL_GPUS || failure->gpu == gpu;
-        int same_function = !strcmp(failure->function, function)
-            || (!strcmp(failure->function, "*") && gpu != ALL_GPUS);
-        if (same_gpu && same_function) return failure->code;
-    }
+    int code = wanted_code(function, gpu);
+    if (code) return code;
     return 0;
 }
 /* Handles are the number of the GPU and one more; those of slices have 100 on top. */

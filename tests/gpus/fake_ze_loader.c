@@ -5,37 +5,21 @@
  * has few counters. The fake_ functions are the test's controls; the others have the signatures and
  * structs of zes_api.h (oneAPI Level Zero 1.13). */
 #include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 
-enum { LOST = 0x70000001, UNSUPPORTED = 0x78000003, INVALID = 0x78000004, MOST_FAILURES = 16 };
+#include "fake_failures.h"
+
+enum { LOST = 0x70000001, UNSUPPORTED = 0x78000003, INVALID = 0x78000004 };
 enum { PROCESSOR = 2, CPU_TYPE = 2, GPU_TYPE = 1 };
 
-struct failure { char function[64]; int gpu, code; };
-static struct failure failures[MOST_FAILURES];
-static int failure_count;
 static uint64_t microseconds = 1000000;
 
-void fake_fail(const char *function, int gpu, int code) {
-    struct failure *failure = &failures[failure_count++];
-    snprintf(failure->function, sizeof failure->function, "%s", function);
-    failure->gpu = gpu;
-    failure->code = code;
-}
-void fake_mend(void) { failure_count = 0; }
 /* The clock of all counters. */
 void fake_pass(int milliseconds) { microseconds += milliseconds * 1000ULL; }
 
-static int answer(const char *function, int gpu) {
-    for (int i = 0; i < failure_count; i++)
-        if (!strcmp(failures[i].function, function) && (failures[i].gpu < 0 || failures[i].gpu == gpu))
-            return failures[i].code;
-    return 0;
-}
 /* Handles are one more than the number of the device, and 16 times that of the domain in it. */
 static int number(void *handle) { return (int)(((size_t)handle - 1) % 16); }
 static int domain(void *handle) { return (int)(((size_t)handle - 1) / 16); }
-#define ASK(gpu) do { int code = answer(__func__, gpu); if (code) return code; } while (0)
+#define ASK(gpu) do { int code = wanted_code(__func__, gpu); if (code) return code; } while (0)
 
 static int list(void *of, int many, uint32_t *count, void **handles) {
     if (handles)

@@ -17,8 +17,8 @@ def build(source: Path, library: Path, *options: str) -> Path:
     """Compile a library and return its folder."""
     if COMPILER is None:
         pytest.skip("no C compiler to build the fake driver with")
-    command = [COMPILER, "-shared", "-fPIC", "-pthread", *options, str(source), "-o", str(library)]
-    subprocess.run(command, check=True)
+    flags = ("-shared", "-fPIC", "-pthread", "-I", str(Path(__file__).parent), *options)
+    subprocess.run([COMPILER, *flags, str(source), "-o", str(library)], check=True)
     return library.parent
 
 
