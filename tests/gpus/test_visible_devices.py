@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from tui_profiler.gpus.nvml import Present, cuda_indices
+from tui_profiler.gpus.gpus import unknown_gpu
+from tui_profiler.gpus.nvml import cuda_indices
+from tui_profiler.messages import Gpu, MigDevice, Unknown
 
-ALIKE = tuple(Present("H100", f"GPU-{letter * 8}-0000", ()) for letter in "abc")
-UNLIKE = (Present("T4", "GPU-aaaa", ()), Present("H100", "GPU-bbbb", ()))
+
+def present(number: int, model: str, uuid: str, *slices: str) -> Gpu:
+    mig = tuple(MigDevice(model, one, 0.0, 0.0) for one in slices)
+    gpu = unknown_gpu("NVIDIA", Unknown("not asked"))
+    return replace(gpu, name=f"{number}: {model}", uuid=uuid, mig=mig)
+
+
+ALIKE = tuple(present(at, "H100", f"GPU-{one * 8}-0000") for at, one in enumerate("abc"))
+UNLIKE = (present(0, "T4", "GPU-aaaa"), present(1, "H100", "GPU-bbbb"))
 DIVIDED = (
-    Present("H100", "GPU-aaaa", ("MIG-1111", "MIG-2222")),
-    Present("H100", "GPU-bbbb", ()),
+    present(0, "H100", "GPU-aaaa", "MIG-1111", "MIG-2222"),
+    present(1, "H100", "GPU-bbbb"),
 )
 A, B, C = (gpu.uuid for gpu in ALIKE)
 

@@ -23,7 +23,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import ModuleType
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -41,18 +41,8 @@ NO_BINDING = Unknown("nvidia-ml-py is not installed")
 _UNSURE = "?"
 
 
-class Present(NamedTuple):
-    """One GPU of the machine, in NVML's order."""
-
-    model: str
-    uuid: str
-    """``GPU-…``; empty where the driver does not tell it."""
-    slices: tuple[str, ...]
-    """``MIG-…`` of each slice, where it is divided."""
-
-
 def cuda_indices(
-    gpus: Sequence[Present],
+    gpus: Sequence[Gpu],
     environment: Mapping[str, str],
     seen: Sequence[str] | None = None,
 ) -> dict[str, int]:
@@ -65,7 +55,7 @@ def cuda_indices(
             None where it was not asked.
     """
     if seen is not None:
-        known = [uuid for gpu in gpus for uuid in (gpu.uuid, *gpu.slices)]
+        known = [uuid for gpu in gpus for uuid in (gpu.uuid, *_slices(gpu))]
         return {
             uuid: number
             for number, one in enumerate(seen)
@@ -89,17 +79,22 @@ def _bare(uuid: str) -> str:
     return uuid.removeprefix("GPU-").removeprefix("MIG-")
 
 
-def _whole(gpu: Present) -> str:
+def _slices(gpu: Gpu) -> tuple[str, ...]:
+    """Return ``MIG-…`` of each slice, where a GPU is divided."""
+    return tuple(part.uuid for part in gpu.mig)
+
+
+def _whole(gpu: Gpu) -> str:
     """Return what CUDA shows of a GPU named as a whole: of a divided one, the first slice."""
-    return gpu.slices[0] if gpu.slices else gpu.uuid
+    return gpu.mig[0].uuid if gpu.mig else gpu.uuid
 
 
-def _is_in_bus_order(gpus: Sequence[Present], environment: Mapping[str, str]) -> bool:
-    one_kind = len({gpu.model for gpu in gpus}) <= 1
+def _is_in_bus_order(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> bool:
+    one_kind = len({gpu.name.partition(": ")[2] for gpu in gpus}) <= 1
     return one_kind or environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
 
 
-def _listed(listed: str, gpus: Sequence[Present], environment: Mapping[str, str]) -> list[str]:
+def _listed(listed: str, gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[str]:
     visible: list[str] = []
     for entry in (part.strip() for part in listed.split(",")):
         if entry.isdigit():
@@ -114,12 +109,12 @@ def _listed(listed: str, gpus: Sequence[Present], environment: Mapping[str, str]
     return visible
 
 
-def _named(entry: str, gpus: Sequence[Present]) -> str:
+def _named(entry: str, gpus: Sequence[Gpu]) -> str:
     """Return the one UUID that begins so; empty where there is none or several."""
     if not entry.startswith(("GPU-", "MIG-")):
         return ""
     of_gpus = [_whole(gpu) for gpu in gpus if gpu.uuid.startswith(entry)]
-    of_slices = [uuid for gpu in gpus for uuid in gpu.slices if uuid.startswith(entry)]
+    of_slices = [uuid for gpu in gpus for uuid in _slices(gpu) if uuid.startswith(entry)]
     found = of_gpus or of_slices
     return found[0] if len(found) == 1 else ""
 
@@ -205,11 +200,7 @@ class Nvml:
         """Say which GPU, or which slice of one, is which ``cuda:N`` of this process."""
         if self._indices is not None:
             return gpus  # Not all of them: a position among these says nothing.
-        present = tuple(
-            Present(gpu.name.partition(": ")[2], gpu.uuid, tuple(part.uuid for part in gpu.mig))
-            for gpu in gpus
-        )
-        numbers = cuda_indices(present, os.environ, self._cuda_uuids())
+        numbers = cuda_indices(gpus, os.environ, self._cuda_uuids())
         return tuple(
             replace(
                 gpu,

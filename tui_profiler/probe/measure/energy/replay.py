@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from tui_profiler.messages import Account, EnergyTotals, Replayed, Unknown
-from tui_profiler.messages.hardware import LEAST_SECONDS, LEAST_STEPS, Activity, EnergyOf, Replay
+from tui_profiler.messages.hardware import LEAST_SECONDS, LEAST_STEPS, Activity, Replay
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.probe.torch_compat.kv_cache import remade
 
@@ -59,7 +59,6 @@ class Replayer:
         pace: Pace | None = None,
     ) -> None:
         self._energy = energy
-        self._of: EnergyOf = counter.of
         self._counter = counter
         self._is_over = is_over
         self._pace = pace or Pace()
@@ -109,7 +108,7 @@ class Replayer:
         return account.joules / account.seconds
 
     def _account(self, activity: Activity) -> Account:
-        return self._energy.account(self._of, self._counter.gpu, activity)
+        return self._energy.account(self._counter.of, self._counter.gpu, activity)
 
     def _once(
         self, call: Callable[[], None], wait: Callable[[], None], idle_watts: float
