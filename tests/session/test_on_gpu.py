@@ -158,13 +158,13 @@ def test_of_few_forwards_nothing_is_concluded() -> None:
 
 def test_python_overhead_is_a_part_of_a_forward_only_where_the_gpu_waits_for_it() -> None:
     nodes = TICK.nodes
-    half = b"\0\0\0\x3f" * 4  # 0.5 s each.
-    window = WindowTimes(5.0, nodes, b"\0\0\x80\x3f" * 4, half, half)
+    part = b"\0\0\x80\x3d" * 4  # 1/16 s of 1 s each.
+    window = WindowTimes(5.0, nodes, b"\0\0\x80\x3f" * 4, part, part)
 
     assert host(on_gpu(window, BEHIND)) == BUSY_GPU
     found = host(on_gpu(window, CAUGHT_UP))
     assert not isinstance(found, type(BUSY_GPU))
-    assert found.python == pytest.approx(0.5 * 0.004)
+    assert found.python == pytest.approx(0.004 / 16)
 
 
 def test_slow_forwards_are_held_against_the_host() -> None:
