@@ -32,6 +32,7 @@ from tests.small_model import (
     tick,
 )
 from tui_profiler import messages
+from tui_profiler.messages.failure import SCRIPT
 from tui_profiler.session import EMPTY, apply
 from tui_profiler.session.apply import (
     MAX_LINE,
@@ -112,6 +113,13 @@ def test_a_failure_stays_until_a_new_start() -> None:
     )
     assert failed.failure == messages.Failed("trace", "no")
     assert apply(failed, messages.Hello(1, 43, ())).failure is None
+
+
+def test_a_script_stays_failed_though_its_only_forward_is_told_after_it() -> None:
+    started = messages.TraceStarted(len(NODES), "dispatch:real")
+    raised = messages.Failed(SCRIPT, "ZeroDivisionError: division by zero")
+    assert apply(apply(EMPTY, raised), started).failure == raised
+    assert apply(apply(EMPTY, messages.Failed("trace", "no")), started).failure is None
 
 
 def test_a_new_start_forgets_the_end() -> None:

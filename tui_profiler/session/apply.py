@@ -7,6 +7,7 @@ from msgspec.structs import astuple, replace
 
 from tui_profiler import messages
 from tui_profiler.formatting.text import safe
+from tui_profiler.messages.failure import SCRIPT
 from tui_profiler.session import columns, slow_forward_context, training
 from tui_profiler.session import tree as trees
 from tui_profiler.session.history import with_sample, with_tick
@@ -154,8 +155,11 @@ def _trace(
     | messages.TraceDone,
 ) -> Session:
     if isinstance(message, messages.TraceStarted):
-        # The model is tried again: what failed before is over.
-        return replace(session, arriving=trees.started(message), failure=None)
+        # The model is tried again: what failed before is over. A script that failed stays so: the
+        # tree of its only forward comes when it has ended.
+        failed = session.failure
+        kept = failed if failed is not None and failed.stage == SCRIPT else None
+        return replace(session, arriving=trees.started(message), failure=kept)
     arriving = session.arriving
     if arriving is None:
         return session
