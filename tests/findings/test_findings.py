@@ -32,7 +32,7 @@ from tests.findings.made import (
 from tests.machine_session import GPU
 from tests.small_model import SAMPLE
 from tui_profiler.findings import CHECKS
-from tui_profiler.findings.evidence.finding import Finding
+from tui_profiler.findings.evidence.finding import Finding, Kind
 from tui_profiler.messages import (
     Ceiling,
     Ceilings,
@@ -244,6 +244,29 @@ def test_waiting_for_a_core_is_no_overhead_of_python():
     assert figure(some, "Python overhead (time outside operators)") == pytest.approx(0.9 * 6e-4)
     for kind in ("host-overhead", "larger-batch", "compile"):
         assert found(kind, waited(0.5)) is None
+
+
+class Routed(nn.Module):
+    """An expert that is given the rows which the data choose."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expert = nn.Linear(256, 256, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        (rows,) = (x[:, 0] > 0).nonzero(as_tuple=True)
+        y: torch.Tensor = self.expert(x[rows])
+        return y
+
+
+@pytest.mark.parametrize("kind", ["bf16-autocast", "int8-dynamic"])
+def test_what_routed_layers_gain_is_at_most_predicted(kind: Kind) -> None:
+    given = torch.zeros(512, 256)
+    for net, is_bound in ((Routed(), True), (nn.Sequential(nn.Linear(256, 256)), False)):
+        one = found(kind, all_times(on_paper(net, given), 1e-3))
+        assert one is not None
+        if kind == "bf16-autocast" or is_bound:  # int8 of what computes much is a bound anyway
+            assert one.gain.is_bound is is_bound
 
 
 class ByHand(nn.Module):

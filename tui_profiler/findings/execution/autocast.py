@@ -24,7 +24,7 @@ from tui_profiler.findings.evidence.memory import peak_of
 from tui_profiler.findings.evidence.time_share import LEAST_SHARE, forward, share_of, slowest_first
 from tui_profiler.findings.evidence.training_step import of_step, recorded_step, share_of_step
 from tui_profiler.messages import Cost, TrainingStep, Unknown, known
-from tui_profiler.queries.cost.bound import bytes_moved
+from tui_profiler.queries.cost.bound import bytes_moved, is_upper_bound
 from tui_profiler.queries.time.modes import is_training, runs_own_steps
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.training import StepColumns
@@ -48,6 +48,8 @@ class _Saved(Struct, frozen=True):
     """Seconds of casting the weights."""
     seconds: float
     """Of a step, in these layers, forward and backward: measured; 0 of a forward."""
+    is_bound: bool
+    """The work of some layers is an upper bound: it depends on the data."""
 
 
 @check("bf16-autocast", holds_in="both")
@@ -95,7 +97,7 @@ def _autocast(
             Evidence("time explained by the roofs, per forward", saved.before, "s", "derived"),
             Evidence("casting weights, per forward", saved.casts, "s", "estimated"),
         ),
-        gains=(Gain("time", share, formula, "estimated"), *_memory(tree)),
+        gains=(Gain("time", share, formula, "estimated", saved.is_bound), *_memory(tree)),
     )
 
 
@@ -140,7 +142,7 @@ def _of_step(
             ),
             Evidence("casting weights and their gradients", saved.casts, "s", "estimated"),
         ),
-        gains=(Gain("time", share, formula, "estimated"),),
+        gains=(Gain("time", share, formula, "estimated", saved.is_bound),),
         why_no_trial="" if is_own else "a trial does not run the program's steps",
         is_of_step=True,
     )
@@ -184,7 +186,8 @@ def _saved(
         after += explained * then / now
         weights = sum(cost.weight_bytes for cost in costs)
         casts += copies * weights * (1 + _NARROW_BYTES / _WIDE_BYTES) / memory
-    return _Saved(tuple(nodes), before, after, casts, seconds)
+    is_bound = any(is_upper_bound(tree, node) for node in nodes)
+    return _Saved(tuple(nodes), before, after, casts, seconds, is_bound)
 
 
 def _memory(tree: Tree) -> tuple[Gain, ...]:
