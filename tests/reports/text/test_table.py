@@ -227,3 +227,5 @@ def test_all_work_that_depends_on_the_data_is_marked() -> None:
     assert convolution[3:8] == ["≤6.91K", "≤13.8K", "≤2.17", "KiB", "~6.22"]
     assert "at most 13.4 KiB" in moved
     assert "at most 9.47 KMAC  about 19.0 KFLOP" in work
+    (peak,) = [line for line in lines if line.startswith("  peak memory")]
+    assert "at most 13.0 KiB" in peak

@@ -107,7 +107,7 @@ def _identity(session: Session) -> list[str]:
 
 def _totals(session: Session, tree: Tree) -> list[str]:
     failure, has_forward = session.failure, tree.has_forward
-    peak = figure_text.peak_size(tree.done.peak_memory) if tree.done is not None else ""
+    peak = figure_text.peak_size(tree, tree.done.peak_memory) if tree.done is not None else ""
     work = f"{units.UNAVAILABLE} ({NO_FORWARD})"
     if has_forward:
         work = figure_text.work(tree)

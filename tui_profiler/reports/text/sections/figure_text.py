@@ -131,10 +131,21 @@ def work_cells(tree: Tree, at: int) -> tuple[str, str, str, str]:
     )
 
 
-def peak_size(peak: PeakMemory) -> str:
-    """Return the predicted peak; without a part that is not known it is a lower bound."""
-    least = "at least " if isinstance(peak_bytes(peak), Unknown) else ""
-    return least + size(known_peak_bytes(peak))
+def peak_mark(tree: Tree, peak: PeakMemory) -> str:
+    """Return how the predicted peak is to be read.
+
+    Without a part that is not known it is a lower bound; an upper one where sizes depend on the
+    data.
+    """
+    depends = tree.bounded.get(0)
+    if isinstance(peak_bytes(peak), Unknown):
+        return _MARKS["about"] if depends else "at least "
+    return _MARKS[depends]
+
+
+def peak_size(tree: Tree, peak: PeakMemory) -> str:
+    """Return the predicted peak with its mark."""
+    return peak_mark(tree, peak) + size(known_peak_bytes(peak))
 
 
 def peak_covers(peak: PeakMemory) -> str:

@@ -25,7 +25,7 @@ def _peak(tree: Tree, peak: PeakMemory) -> list[tuple[str, str]]:
     at = tree.nodes[peak.at].path if 0 <= peak.at < len(tree) else ""
     steps = tree.memory
     return [
-        ("peak", figure_text.peak_size(peak)),
+        ("peak", figure_text.peak_size(tree, peak)),
         ("at", at),
         ("parameters", figure_text.figure(peak.parameters, size)),
         ("buffers", figure_text.figure(peak.buffers, size)),

@@ -85,7 +85,7 @@ def _costs(tree: Tree) -> list[tuple[str, str]]:
 def _peak(tree: Tree) -> str:
     if tree.done is None:
         return ""
-    return f"{figure_text.peak_size(tree.done.peak_memory)}, predicted"
+    return f"{figure_text.peak_size(tree, tree.done.peak_memory)}, predicted"
 
 
 def _times(session: Session) -> list[tuple[str, str]]:

@@ -190,7 +190,7 @@ def _on_paper(session: Session, tree: Tree, done: messages.TraceDone) -> Section
         *_real_run(session.real),
         ("bytes moved", figure_text.moved(tree) if is_counted(cost) else unknown),
         ("intensity", figure_text.per_byte(tree)),
-        *_peak(done.peak_memory),
+        *_peak(tree, done.peak_memory),
         *_alive(tree, done.peak_memory),
         (
             "operators",
@@ -213,7 +213,7 @@ def _real_run(real: messages.RealCost | None) -> Rows:
     return [("", f"{macs}  {flops} in one real run with these inputs")]
 
 
-def _peak(peak: messages.PeakMemory) -> Rows:
+def _peak(tree: Tree, peak: messages.PeakMemory) -> Rows:
     parts = (
         ("parameters", peak.parameters),
         ("buffers", peak.buffers),
@@ -231,12 +231,8 @@ def _peak(peak: messages.PeakMemory) -> Rows:
         for name, part in parts
         if isinstance(part, messages.Unknown)
     ]
-    at_least = "at least " if why else ""
     return [
-        (
-            "peak memory",
-            f"{at_least}{units.size(totals.known_peak_bytes(peak))}: {', '.join(named)}",
-        ),
+        ("peak memory", f"{figure_text.peak_size(tree, peak)}: {', '.join(named)}"),
         *(("", reason) for reason in why),
         ("", "predicted from tensor lifetimes"),
     ]
