@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tui_profiler import messages
 from tui_profiler.messages import Scheme
-from tui_profiler.session.tree import Tree
+from tui_profiler.session.tree import Tree, weight_name
 
 MOST_TENSORS = 50_000
 
@@ -64,11 +64,8 @@ def in_order(found: Parameters, tree: Tree | None) -> list[messages.TensorStatis
     """Return all tensors in the order of the tree; they came in the order they were done."""
     if tree is None:
         return list(found.tensors)
-    names = {
-        (f"{node.path}.{weight.name}" if node.path else weight.name): None
-        for node in tree.nodes
-        for weight in node.weights
-    }
+    owned = (weight_name(node, weight) for node in tree.nodes for weight in node.weights)
+    names = dict.fromkeys(owned)
     place = {name: number for number, name in enumerate(names)}
     return sorted(found.tensors, key=lambda one: (place.get(one.name, len(place)), one.name))
 

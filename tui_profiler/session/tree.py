@@ -85,6 +85,11 @@ class Tree(Struct, frozen=True, eq=False):
         return next((i for i, node in enumerate(self.nodes) if node.path == path), None)
 
 
+def weight_name(node: messages.Node, weight: messages.Weight) -> str:
+    """Return the full name of a parameter or buffer, as in the state dict."""
+    return f"{node.path}.{weight.name}" if node.path else weight.name
+
+
 def started(message: messages.TraceStarted) -> Tree:
     """Begin an empty tree."""
     return Tree(

@@ -26,6 +26,7 @@ from tui_profiler.queries.time.forward_kinds import times_fit_costs, why_times_d
 from tui_profiler.queries.time.gpu_times import is_on_gpu
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.columns import CalledOperator
+from tui_profiler.session.tree import weight_name
 
 By: TypeAlias = Literal["module", "class", "operator"]
 _Work: TypeAlias = Literal["macs", "flops", "bytes", "uncosted"]
@@ -519,17 +520,13 @@ def _owned(tree: Tree, root: int) -> dict[int, int]:
             held = [(node.path, tree.costs[index].parameters)]
         else:
             held = [
-                (one.shared_with or _joined(node.path, one.name), prod(one.shape))
+                (one.shared_with or weight_name(node, one), prod(one.shape))
                 for one in node.weights
                 if not one.is_buffer
             ]
         found[index] = sum(count for name, count in dict(held).items() if name not in seen)
         seen.update(name for name, _ in held)
     return found
-
-
-def _joined(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
 
 
 def _inside_opaque(tree: Tree) -> frozenset[int]:

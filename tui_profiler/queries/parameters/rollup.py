@@ -18,6 +18,7 @@ from tui_profiler.messages import Figure, TensorStatistics, Unknown, known
 from tui_profiler.messages.parameters import Moments
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.parameters import Parameters
+from tui_profiler.session.tree import weight_name
 
 PRUNING_LOSS = 0.1
 """Error of the norm of a tensor, for the share of prunable values."""
@@ -108,8 +109,7 @@ def _owned(
     """Yield (node, tensor) of every parameter, for each of its names."""
     for index, node in enumerate(tree.nodes):
         for weight in node.weights:
-            own = f"{node.path}.{weight.name}" if node.path else weight.name
-            one = figures.get(weight.shared_with or own)
+            one = figures.get(weight.shared_with or weight_name(node, weight))
             if one is not None and not weight.is_buffer:
                 yield index, one
 

@@ -14,6 +14,7 @@ from tui_profiler import messages
 from tui_profiler.messages.parameters import ALL_ZERO, NOTHING_LOST, Scheme
 from tui_profiler.queries.parameters.rollup import prunable
 from tui_profiler.session import Session, Tree
+from tui_profiler.session.tree import weight_name
 
 Column: TypeAlias = Literal[
     "values", "std", "zeros", "int8", "width", "prune", "predicted", "error"
@@ -70,7 +71,7 @@ def rows_of(session: Session) -> tuple[WeightRow, ...]:
     seen: set[str] = set()
     for index, node in enumerate(tree.nodes):
         for weight in node.weights:
-            name = f"{node.path}.{weight.name}" if node.path else weight.name
+            name = weight_name(node, weight)
             if name in seen:
                 continue
             seen.add(name)

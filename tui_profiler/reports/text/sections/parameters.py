@@ -13,6 +13,7 @@ from tui_profiler.reports.text.sections import figure_text
 from tui_profiler.reports.text.sections.figure_text import figure
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.parameters import Parameters, in_order
+from tui_profiler.session.tree import weight_name
 
 HEADS = (
     *(("type", 9), ("values", 8), ("mean", 10), ("std", 10)),
@@ -27,11 +28,7 @@ LEGEND = (
 
 def parameters_section(session: Session, tree: Tree) -> Section:
     """Return totals, the types, the largest tensors, and the statistics where they were asked."""
-    owned = [
-        (f"{node.path}.{weight.name}".lstrip("."), weight)
-        for node in tree.nodes
-        for weight in node.weights
-    ]
+    owned = [(weight_name(node, weight), weight) for node in tree.nodes for weight in node.weights]
     own = [(path, weight) for path, weight in owned if not weight.shared_with]
     parameters = [(path, weight) for path, weight in own if not weight.is_buffer]
     parts: list[Part] = [
