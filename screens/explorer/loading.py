@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tui_profiler.formatting.text import safe, width, wrap
 from tui_profiler.messages import LoadSpec
 from tui_profiler.queries.panel.failure import trouble
-from tui_profiler.queries.panel.state import has_failed, running_stage
+from tui_profiler.queries.panel.state import running_stage
 from tui_profiler.queries.time.forward_kinds import children_words
 
 from ..views.inspector.request_lines import request_lines
@@ -32,7 +32,7 @@ def loading_lines(
     title, *table = stage_lines(look, stages, "starting")
     body = (title, EMPTY, *table, EMPTY, *progress_lines(look, stages), EMPTY)
     body = (*body, *_waiting(look), *_children(look), *trusted_lines(look))
-    if has_failed(session) and session.partial is not None:
+    if session.has_failed and session.partial is not None:
         body = (*body, *partial_lines(look, rows - len(body), cursor))
     return finished(body, look, rows)
 

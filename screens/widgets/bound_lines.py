@@ -5,7 +5,6 @@ from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.cost import bound
 from tui_profiler.queries.panel.provenance import no_class, no_roof
-from tui_profiler.queries.panel.state import has_failed
 from tui_profiler.queries.time.forward_kinds import why_times_do_not_fit
 from tui_profiler.session import Session
 
@@ -49,7 +48,7 @@ def verdict(found: bound.Bound | None, look: Look) -> Line:
 def why_on_paper(session: Session, node: int) -> tuple[bool, str]:
     """Say if the measured class is still to come, and why there is none now."""
     if session.timings is None:
-        over = has_failed(session) or session.ended is not None
+        over = session.is_over
         finished = session.loop is not None and session.loop.state == "finished"
         return not over and not finished, "needs times"
     if why := why_times_do_not_fit(session):

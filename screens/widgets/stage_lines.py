@@ -6,7 +6,6 @@ from tui_profiler.messages import LoadSpec
 from tui_profiler.messages.live import Stage
 from tui_profiler.queries.panel.remembered_tree import last_seconds, seconds_left
 from tui_profiler.queries.panel.state import (
-    has_failed,
     running_stage,
     seconds_text,
     stage_name,
@@ -75,7 +74,7 @@ def stage_lines(look: Look, stages: dict[Stage, str], title: str) -> tuple[Line,
 
 def _stage(stage: Stage, named: str, record: StageRecord | None, look: Look) -> Line:
     name = f" {named}".ljust(_NAME + 2)
-    over = has_failed(look.session) or look.session.ended is not None
+    over = look.session.is_over
     if record is None and stage == "worker" and not over:
         record = StageRecord("worker", 0.0, detail="starting")
     if record is None:
@@ -124,7 +123,7 @@ def _arrived(stage: Stage, session: Session) -> str:
 
 def progress_lines(look: Look, stages: dict[Stage, str]) -> tuple[Line, ...]:
     """Return a bar of the stages, or of the time that they took last time, and words for it."""
-    if has_failed(look.session) or look.session.ended is not None:
+    if look.session.is_over:
         return ()
     left = seconds_left(look.session, look.now, list(stages))
     if left is not None:

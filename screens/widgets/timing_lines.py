@@ -6,7 +6,7 @@ from tui_profiler.formatting.canvas import nice_ceiling, sparkline
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Node
 from tui_profiler.queries.panel.provenance import operator_time_words
-from tui_profiler.queries.panel.state import has_failed, running_stage, stage_name
+from tui_profiler.queries.panel.state import running_stage, stage_name
 from tui_profiler.queries.time.forward_kinds import COLD_TIMES, why_times_do_not_fit
 from tui_profiler.queries.time.node_seconds import UNEVEN, node_seconds, parts_share, share
 from tui_profiler.queries.time.series import last_calls
@@ -83,7 +83,7 @@ def why_not_measured(session: Session, node: int) -> tuple[bool, str]:
         if node_seconds(session, node) is not None:
             return False, "not called itself: sum of its children"
         return False, safe(found.note) or "not called in any forward so far"
-    if session.ended is not None or has_failed(session):
+    if session.is_over:
         return False, "no forward finished"
     if session.loop is not None and session.loop.state == "finished":
         return False, safe(session.loop.detail) or "no forward was run"

@@ -170,6 +170,16 @@ class Session(Struct, frozen=True, eq=False):
     """How long the forward that runs now has taken, at the last sign of life."""
 
     @property
+    def has_failed(self) -> bool:
+        """Whether a failure ended the work, as against one request that failed."""
+        return self.failure is not None and self.failure.fatal
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes: the process has ended, or a failure ended the work."""
+        return self.ended is not None or self.has_failed
+
+    @property
     def operators(self) -> columns.Operators | None:
         """Times of operators, None where there are none of the kind that modules have."""
         return None if self.is_timed_on_gpu else self.host_operators

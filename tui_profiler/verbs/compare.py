@@ -146,8 +146,7 @@ class _Side:
 
     def _has_failed(self) -> bool:
         """Return whether it ended; its last state remains in the session."""
-        failure, ended = self._session.failure, self._session.ended
-        return self._reading.done() or ended is not None or (failure is not None and failure.fatal)
+        return self._reading.done() or self._session.is_over
 
     def _state(self) -> str:
         loop = self._session.loop

@@ -1,6 +1,7 @@
 """How a session of a headless verb came out: sentences for stderr, a code for the shell."""
 
 import signal
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -56,9 +57,13 @@ def failure(session: Session) -> Failed | None:
     if died is None:
         return None
     what, *others = _of_death(died, session)
-    commands = (line.removeprefix("try ") for line in others if line.startswith("try "))
     stage = next((r.stage for r in reversed(session.stages) if r.seconds is None), "worker")
-    return Failed(stage, what, remedies=tuple(Remedy(command, "") for command in commands))
+    return Failed(stage, what, remedies=tuple(Remedy(command, "") for command in commands(others)))
+
+
+def commands(lines: Sequence[str]) -> list[str]:
+    """Return what lines of a complaint say to try."""
+    return [line.removeprefix("try ") for line in lines if line.startswith("try ")]
 
 
 def _died(session: Session) -> Ended | None:

@@ -63,7 +63,7 @@ async def _next(messages: AsyncIterator[Told], stopping: asyncio.Task[bool]) -> 
 
 
 def _why(session: Session) -> str:
-    if session.failure is not None and session.failure.fatal:
+    if session.failure is not None and session.has_failed:
         return f"{session.failure.stage} failed"
     if session.ended is not None:
         return "the worker ended"

@@ -51,7 +51,7 @@ async def report(
                 progress(parameters_line(session, message))
             if not is_complete(session, measuring=measuring):
                 continue
-            if analysis is None or _has_ended(session) or _is_analysed(session):
+            if analysis is None or session.is_over or _is_analysed(session):
                 break
             if not is_asked:
                 source.send(analysis)
@@ -103,16 +103,12 @@ def wants_values(message: Told) -> bool:
 
 def is_complete(session: Session, *, measuring: bool) -> bool:
     """Tell whether everything that was requested has arrived."""
-    if session.ended is not None or (session.failure is not None and session.failure.fatal):
+    if session.is_over:
         return True
     if not measuring:
         # The duration of the tracing stage comes right after the tree.
         return session.tree is not None and all(r.seconds is not None for r in session.stages)
     return session.loop is not None and session.loop.state in ("finished", "failed")
-
-
-def _has_ended(session: Session) -> bool:
-    return session.ended is not None or (session.failure is not None and session.failure.fatal)
 
 
 def _is_analysed(session: Session) -> bool:

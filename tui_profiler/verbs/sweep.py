@@ -201,15 +201,14 @@ def _visit(
 
 
 def _has_failed(session: Session) -> bool:
-    fatal = session.failure is not None and session.failure.fatal
-    return fatal or (session.ended is not None and not session.ended.expected)
+    return session.has_failed or (session.ended is not None and not session.ended.expected)
 
 
 def _failed(
     session: Session, place: int, turn: int, took: float, asked: LoadSpec | None = None
 ) -> Visit:
     lines = outcome.complaint(session, debug=False)
-    remedies = [line.removeprefix("try ") for line in lines if line.startswith("try ")]
+    remedies = outcome.commands(lines)
     if asked is not None and asked.inputs:  # The sweep set them.
         remedies = [one for one in remedies if not one.startswith("--input")]
     return Visit(

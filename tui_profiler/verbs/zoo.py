@@ -177,6 +177,6 @@ def _failure(session: Session, job: Job, *, is_late: bool) -> Failure | None:
         stage=failed.stage if failed is not None else stage,
         what=lines[0],
         why=failed.why or failed.likely if failed is not None else "",
-        remedies=tuple(one.removeprefix("try ") for one in lines if one.startswith("try ")),
+        remedies=tuple(outcome.commands(lines)),
         code=code or outcome.MODEL_FAILED,
     )

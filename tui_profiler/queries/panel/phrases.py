@@ -9,7 +9,6 @@ from tui_profiler.queries.panel.playback import damage, origin
 from tui_profiler.queries.panel.remembered_tree import age, is_remembered, until_replaced
 from tui_profiler.queries.panel.state import (
     ended_text,
-    has_failed,
     running_stage,
     seconds_text,
     stage_name,
@@ -134,7 +133,7 @@ def _last_stage(session: Session) -> str:
             return safe(loop.detail)
         return f"finished: {safe(loop.detail)}" if loop.detail else "finished"
     stage = running_stage(session)
-    if stage is not None and not has_failed(session):
+    if stage is not None and not session.has_failed:
         detail = f"  {safe(stage.detail)}" if stage.detail else ""
         return f"{stage_name(stage.stage)}{detail}"
     if not session.stages:

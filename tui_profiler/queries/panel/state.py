@@ -52,11 +52,6 @@ def is_stale(session: Session, now: float) -> bool:
     return not over and now - session.heard_at > STALE_SECONDS
 
 
-def has_failed(session: Session) -> bool:
-    """Tell whether a failure ended the work, as against one request that failed."""
-    return session.failure is not None and session.failure.fatal
-
-
 def state(session: Session, now: float, paused_at: float | None = None) -> State:
     """Return the state that the header names.
 

@@ -142,8 +142,7 @@ def session_metrics(session: Session, *, top: int) -> dict[Metric, tuple[Sample,
 
 
 def _figures(session: Session, top: int) -> _Found:
-    has_failed = session.failure is not None and session.failure.fatal
-    yield "up", (), int(session.ended is None and not has_failed)
+    yield "up", (), int(not session.is_over)
     if session.tick is not None:
         yield "dropped_events", (), session.tick.dropped
     tree = session.tree
