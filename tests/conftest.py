@@ -69,6 +69,18 @@ def _collector_as_found() -> Iterator[None]:
     gc.set_threshold(*before)
 
 
+@pytest.fixture(scope="module")
+def old_objects_frozen() -> Iterator[None]:
+    """Have a full collection visit what the tests of a module make, not all that was imported.
+
+    Not where models are traced: asking what is frozen, as every trace does, visits all of it.
+    """
+    gc.freeze()
+    yield
+    gc.collect()
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def _limit_and_mask_as_found() -> Iterator[None]:
     limit = resource.getrlimit(resource.RLIMIT_DATA)
