@@ -25,6 +25,7 @@ from tui_profiler.messages import Unknown
 from tui_profiler.messages.training import StepParts, TrainingStep
 from tui_profiler.probe.measure.ranks.collectives import PendingCollectives, Span
 from tui_profiler.probe.measure.step.recorder import FIRST_STEPS
+from tui_profiler.probe.measure.step.source_lines import Sample
 from tui_profiler.probe.measure.step.steps import PATIENCE_SECONDS
 
 MS = 1e-3
@@ -328,6 +329,38 @@ def test_evaluation_between_steps_is_in_no_mean_and_told_as_a_slow_step() -> Non
         forward = watching.slow[-1].parts.forward
         assert isinstance(forward, float)
         assert forward >= 60 * 0.5 * MS
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_lines_of_an_evaluation_are_not_those_of_a_step(*, is_recorded: bool) -> None:
+    spent = Spent()
+    net, step = plain(spent, forward=0.5, other=0.5)
+    records = [True]
+    watching = Watched(net, torch.ones(2, WIDTH), records=lambda: records[0])
+
+    def sampled(function: str) -> None:
+        line = function, "train.py", 1
+        watching.steps._sampler._samples.append(Sample(perf_counter(), line))
+
+    try:
+        for _ in range(30):
+            step()
+            watching.take()
+        records[0] = is_recorded
+        step()
+        sampled("log")
+        step()
+        spent.wait("evaluation", 200 * MS)
+        sampled("evaluate")
+        spent.wait("evaluation", 200 * MS)
+        step()
+        watching.take()
+        told = told_last(watching)
+    finally:
+        watching.close()
+    functions = {one.function for one in told.lines}
+    assert "log" in functions
+    assert "evaluate" not in functions
 
 
 def test_scaled_losses_and_skipped_updates_are_told_as_they_are() -> None:

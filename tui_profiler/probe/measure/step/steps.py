@@ -654,8 +654,12 @@ class TrainingSteps:
             self._note_slow(step, step_before, row[place], division, lines[place])
         self._steps += len(lengths)
         self._is_new = True
+        usual = self._lengths.usual
+        self._lines += [
+            line if seconds <= usual else _NO_LINES
+            for seconds, line in zip(lengths, lines, strict=True)
+        ]
         self._lengths.add(lengths)
-        self._lines.extend(lines)
         self._waiting.until(ends[-1])
 
     def _note_slow(
@@ -756,7 +760,8 @@ class TrainingSteps:
         if end.is_recorded:
             self._lately.note(told, end.thread)
         self._lengths.add((seconds,))
-        self._lines.append(lines)
+        # What a step that is in no mean did is no part of the mean: an evaluation, a checkpoint.
+        self._lines.append(lines if seconds <= self._lengths.usual else _NO_LINES)
         if end.values is not None:
             self.values.add(end.values, told.forwards, self._steps, now)
         if not end.is_recorded or told.is_windowed or end.values is not None:
