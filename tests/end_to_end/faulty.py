@@ -22,9 +22,9 @@ from screens.start.picker import Picker
 from screens.terminal.cells import Cells
 from screens.terminal.crashing import run_to_end
 from screens.terminal.early_frame import EarlyFrame, terminal_size
+from tests.recorded_source import Recorded
 from tests.screens.panel_session import LOADING, RUN, TRACED, tick
 from tui_profiler.messages import LoadSpec, Message, Printed, Start
-from tui_profiler.source.recorded import Recorded
 from tui_profiler.source.spawned import Spawned, worker_command
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -25,6 +25,7 @@ from screens.settings.preferences import Preferences
 from screens.start.picker import picker_lines
 from screens.widgets.lines import text
 from tests.hostile import MARK, SESSIONS, TEXTS, Maker
+from tests.recorded_source import Recorded
 from tests.screens.screen_text import resize
 from tui_profiler.connection.rendezvous import Place
 from tui_profiler.formatting.canvas import ASCII, UNICODE, Glyphs
@@ -34,7 +35,6 @@ from tui_profiler.reports.text.table import table
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source.attached import Found
 from tui_profiler.source.ranks import Ranks
-from tui_profiler.source.recorded import Recorded
 
 SIZES = [(120, 40), (80, 24), (60, 15), (20, 5), (200, 50)]
 LEAVING = {"leave", "app.suspend_process"}

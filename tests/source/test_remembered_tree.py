@@ -14,13 +14,13 @@ import pytest
 from msgspec.structs import replace
 
 from tests.fixtures.record import recorded
+from tests.recorded_source import Recorded
 from tests.recording.files import fixture, plain, write
 from tests.small_model import DONE, FACTS, MEASURED, TRACED, folded
 from tui_profiler import messages
 from tui_profiler.session import Remembered
 from tui_profiler.source import Told
 from tui_profiler.source import remembered_tree_files as files
-from tui_profiler.source.recorded import Recorded
 from tui_profiler.source.remembered_tree import CachedTreeSource
 from tui_profiler.source.remembered_tree_files import (
     keep,

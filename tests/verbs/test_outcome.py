@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from tests.recorded_source import Recorded
 from tests.small_model import FACTS, MEASURED, TRACED, folded
 from tui_profiler import messages
 from tui_profiler.queries.sweep import Axis, Sweep
@@ -17,7 +18,6 @@ from tui_profiler.reports.json_values import Json
 from tui_profiler.reports.text.full import full_markdown, full_text
 from tui_profiler.reports.text.table import table
 from tui_profiler.session import Session
-from tui_profiler.source.recorded import Recorded
 from tui_profiler.verbs.outcome import DONE, MODEL_FAILED, complaint, exit_code, measured
 from tui_profiler.verbs.sweep import exit_code as exit_code_of_sweep
 from tui_profiler.verbs.sweep import sweep

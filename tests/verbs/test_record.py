@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.recorded_source import Recorded
 from tests.recording.files import HEADER, plain, timed
 from tests.small_model import MEASURED, TRACED
 from tests.worker import spec
@@ -17,7 +18,7 @@ from tui_profiler.recording.reader import open_recording
 from tui_profiler.recording.writer import Writer, create
 from tui_profiler.reports.text.table import table
 from tui_profiler.session import Session
-from tui_profiler.source.recorded import Recorded, last_session
+from tui_profiler.source.recorded import last_session
 from tui_profiler.source.spawned import Spawned, worker_command
 from tui_profiler.verbs.record import STOPPED, record
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
+from tests.recorded_source import Recorded
 from tests.small_model import MEASURED, TRACED
 from tui_profiler.messages import (
     Ended,
@@ -20,7 +21,6 @@ from tui_profiler.messages import (
     Request,
 )
 from tui_profiler.session import Session
-from tui_profiler.source.recorded import Recorded
 from tui_profiler.verbs.one_request import models
 from tui_profiler.verbs.outcome import complaint, exit_code
 from tui_profiler.verbs.report import report

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from screens.cli.main import main
 from tests.queries.sweeps import AT, BATCHES
+from tests.recorded_source import Recorded
 from tests.small_model import FACTS, MEASURED, SAMPLE, TRACED
 from tui_profiler import messages
 from tui_profiler.queries.sweep import Axis, Point, Sweep, points, results, with_sequence
-from tui_profiler.source.recorded import Recorded
 from tui_profiler.verbs.sweep import estimated_seconds, exit_code, spec_at, sweep, turns
 
 ROOT = Path(__file__).resolve().parents[2]

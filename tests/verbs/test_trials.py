@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.recorded_source import Recorded
 from tests.small_model import MEASURED, TRACED
 from tui_profiler.messages import TraceDone, TraceStarted, TrialResult, Wish
 from tui_profiler.session import Session
-from tui_profiler.source.recorded import Recorded
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS, complaint, exit_code
 from tui_profiler.verbs.trials import try_out
 

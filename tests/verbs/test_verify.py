@@ -11,10 +11,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from tests.recorded_source import Recorded
 from tests.small_model import COSTS, TRACED
 from tests.worker import spec
 from tui_profiler.messages import CountWith, Message, Request, SecondOpinion
-from tui_profiler.source.recorded import Recorded
 from tui_profiler.verbs.one_request import exit_code, verify
 from tui_profiler.verbs.outcome import DONE, MODEL_FAILED
 

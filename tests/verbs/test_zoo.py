@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from referencing import Registry, Resource
 
 from screens.cli.main import main
+from tests.recorded_source import Recorded
 from tests.small_model import FACTS, NODES, TRACED
 from tests.worker import spec as real_spec
 from tui_profiler import messages
 from tui_profiler.reports.json.zoo_files import Shard, asked, in_shard, parse_shard, stem
 from tui_profiler.source.forked import Forked, Template
-from tui_profiler.source.recorded import Recorded
 from tui_profiler.source.spawned import Spawned, worker_command
 from tui_profiler.verbs.zoo import Job, Made, files, is_there, keep, lost, make, progress, zoo
 from tui_profiler.verbs.zoo_ray import LOCAL, RayError, zoo_on_ray

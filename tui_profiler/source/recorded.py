@@ -1,6 +1,6 @@
-"""Messages that were kept: a recording that is played, or a session that a test made up.
+"""A recording that is played, and the session at any place of it.
 
-Of the session at any place of a recording:
+Of the session at a place:
 
 1. What is given is what folding every whole frame up to that place would give: messages whose
    figures later ones repeat are passed over, and what was folded once is begun from again.
@@ -186,36 +186,6 @@ MOST_SKIPPED_PLACES = 1000
 _MOST_AT_ONCE = 256
 """Frames that are due at once and sent one by one; more are skipped by a jump."""
 _MOST_TICKS_LOOKED_AT = 200
-
-
-class Recorded:
-    """Yields what it was given, then waits until it is closed."""
-
-    def __init__(self, messages: Iterable[Message], *, ends: bool = False) -> None:
-        self._messages = list(messages)
-        self.left = len(self._messages)
-        """How many were not yielded yet."""
-        self._ends = ends
-        self._closed = asyncio.Event()
-        self.requests: list[Request] = []
-        """What was asked of it; nothing is carried out."""
-
-    async def messages(self) -> AsyncIterator[Message]:
-        """Yield every message, one a turn of the loop."""
-        for message in self._messages:
-            yield message
-            self.left -= 1
-            await asyncio.sleep(0)
-        if not self._ends:
-            await self._closed.wait()
-
-    def send(self, request: Request) -> None:
-        """Keep the request."""
-        self.requests.append(request)
-
-    async def close(self) -> None:
-        """Let ``messages`` end."""
-        self._closed.set()
 
 
 class Player:

@@ -13,6 +13,7 @@ from screens.app.explorer_app import ProfilerApp
 from screens.common.view_pause import NOTHING_YET, ViewPause
 from screens.explorer.screen import ExplorerScreen
 from tests.fixtures.record import recorded
+from tests.recorded_source import Recorded
 from tests.recording.files import fixture, write
 from tests.screens.explorer.test_explorer import on_stage
 from tests.screens.explorer.test_playback import played
@@ -20,7 +21,6 @@ from tests.screens.screen_text import screen_text
 from tui_profiler.messages import Hello, LoadSpec, Message, Tick
 from tui_profiler.messages.live import WIRE_VERSION
 from tui_profiler.session import EMPTY
-from tui_profiler.source.recorded import Recorded
 
 
 @pytest.mark.parametrize("opened", ["m", "t", "r", "w", "f", "o"])

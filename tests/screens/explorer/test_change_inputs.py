@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from screens.explorer.requests import placed
 from tests.fixtures.record import recorded
+from tests.recorded_source import Recorded
 from tests.screens.explorer.test_explorer import SPEC, on_stage
 from tests.screens.screen_text import screen_text
 from tui_profiler.messages import Hello, LoadSpec, SetBatch, Tick, TraceStarted
-from tui_profiler.source.recorded import Recorded
 
 KEYS = {
     " ": "space",

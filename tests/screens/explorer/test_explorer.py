@@ -19,6 +19,7 @@ from textual.pilot import Pilot
 from screens.app.explorer_app import ProfilerApp
 from screens.explorer.screen import ExplorerScreen
 from tests.fixtures.record import recorded
+from tests.recorded_source import Recorded
 from tests.screens.screen_text import GOLDEN, screen_text
 from tests.training_session import step_parts, training_step
 from tui_profiler.formatting.text import width
@@ -41,7 +42,6 @@ from tui_profiler.messages import (
     TraceDone,
     TraceStarted,
 )
-from tui_profiler.source.recorded import Recorded
 
 SPEC = LoadSpec("resnet50", started_at=0.0)
 SIZES = [(120, 40), (80, 24), (200, 50), (60, 15)]

@@ -10,13 +10,13 @@ from screens.explorer.loading import loading_body
 from screens.widgets.lines import line_width, text
 from screens.widgets.rows import Look
 from tests.fixtures.record import recorded
+from tests.recorded_source import Recorded
 from tests.screens.explorer.test_explorer import SPEC, check_golden, on_stage
 from tests.screens.panel_session import LOADING, folded
 from tests.screens.screen_text import screen_text
 from tui_profiler.formatting.canvas import ASCII
 from tui_profiler.messages import LoadSpec, Message, StageDone, StageStarted, TraceDone
 from tui_profiler.session import EMPTY, Remembered, apply
-from tui_profiler.source.recorded import Recorded
 
 
 def last_time() -> Remembered:

@@ -20,12 +20,12 @@ from screens.settings.saved_view import SavedView, SavedViews
 from screens.settings.theme import THEMES
 from screens.terminal.driver import QuietDriver
 from tests.fixtures.record import recorded
+from tests.recorded_source import Recorded
 from tests.screens.screen_text import screen_text
 from tests.screens.settings.test_appearance import of_page_437
 from tui_profiler.formatting.text import width
 from tui_profiler.messages import LoadSpec
 from tui_profiler.queries.tree.columns import COLUMN_NAMES, COLUMN_WORDS
-from tui_profiler.source.recorded import Recorded
 
 SPEC = LoadSpec("resnet50", started_at=0.0)
 SIZES = [(120, 40), (80, 24), (60, 15)]

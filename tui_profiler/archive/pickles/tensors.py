@@ -26,7 +26,6 @@ class StorageClaim(Struct, frozen=True, gc=False):
     elements: int
     offset_elements: int = 0
     """Of a view into the storage, as files before torch 0.4 could have."""
-    location: str = "cpu"
 
 
 class Storage(Struct, frozen=True, gc=False):
@@ -57,7 +56,7 @@ def claim_of(persistent: Persistent) -> StorageClaim | None:
     id_ = persistent.key
     if not isinstance(id_, tuple) or len(id_) not in (5, 6) or id_[0] != "storage":
         return None
-    _, kind, key, location, elements, *rest = id_
+    _, kind, key, _, elements, *rest = id_
     if not isinstance(kind, Named) or not isinstance(key, str | int):
         return None
     dtype = tensor_layout.STORAGES.get(kind.name.rpartition(".")[2])
@@ -66,8 +65,7 @@ def claim_of(persistent: Persistent) -> StorageClaim | None:
     offset = _offset_of_view(rest[0]) if rest else 0
     if offset is None:
         return None
-    place = location if isinstance(location, str) else "?"
-    return StorageClaim(str(key), dtype, elements, offset, place)
+    return StorageClaim(str(key), dtype, elements, offset)
 
 
 def _offset_of_view(view: object) -> int | None:

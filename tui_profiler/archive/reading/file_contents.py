@@ -125,7 +125,6 @@ class Verdict(Struct, frozen=True):
     checksum: Checksum
     problems: tuple[Problem, ...] = ()
     """One for each member whose bytes are not those that were written."""
-    bytes_read: int = 0
 
 
 def with_tensors(found: Found, tensors: Sequence[TensorEntry]) -> Found:

@@ -32,10 +32,6 @@ MOST_CHECKED_BYTES = 8 << 30
 """On disk: some eight seconds of reading."""
 
 
-class _Over(Exception):
-    """Nobody waits for the verdict any more."""
-
-
 def is_file(spec: LoadSpec) -> bool:
     """Say whether what the user named is a file or folder to be looked into.
 
@@ -104,14 +100,9 @@ def checked(found: Found, is_over: Callable[[], bool] = lambda: False) -> Found:
     on_disk = sum(Path(file).stat().st_size for file in found.files if Path(file).is_file())
     if found.checksum != "not checked" or on_disk > MOST_CHECKED_BYTES:
         return found
-
-    def goes_on(_done: int, _total: int) -> None:
-        if is_over():
-            raise _Over
-
     try:
-        verdict = verify(Path(found.path), goes_on)
-    except (_Over, ArchiveError):
+        verdict = verify(Path(found.path), is_over)
+    except ArchiveError:
         return found
     return replace(found, checksum=verdict.checksum, problems=(*found.problems, *verdict.problems))
 
