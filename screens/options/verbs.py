@@ -20,7 +20,7 @@ from tui_profiler.queries.hardware.data_sheets import DataSheet, data_sheet, dat
 from tui_profiler.recording.kind import is_recording
 from tui_profiler.serving.address import Address, address
 from tui_profiler.system.demos import PREFIX, demo_names
-from tui_profiler.system.library_names import timm_names, torchvision_names
+from tui_profiler.system.library_names import library_names
 
 from .from_text import FromText
 from .model import STOCK_OUTPUT, Chosen, file_option
@@ -231,7 +231,7 @@ def require_known(name: str, verbs: Iterable[str] = ()) -> None:
     """
     if not _BARE_NAME.fullmatch(name) or os.path.lexists(name):
         return  # A file, another source, or the user's own code.
-    names = torchvision_names()
+    names = library_names("torchvision")
     if names is None or name.casefold() in names:
         return
     from difflib import get_close_matches  # noqa: PLC0415 # most names are right
@@ -253,7 +253,7 @@ def _models_like(name: str, torchvision: Iterable[str], cutoff: float) -> list[s
     from difflib import get_close_matches  # noqa: PLC0415 # most names are right
 
     demos = _demos()
-    timm = timm_names() or frozenset()
+    timm = library_names("timm") or frozenset()
     whole = [f"demo:{name}"] * (f"demo:{name}" in demos) + [f"timm:{name}"] * (name in timm)
     near = get_close_matches(name, [*sorted(torchvision), *demos], n=_MOST_LIKE, cutoff=cutoff)
     found = [*whole, *(one for one in near if one not in whole)]

@@ -18,7 +18,7 @@ from tui_profiler.source.ranks import by_run
 from tui_profiler.source.remembered_tree_files import recent
 from tui_profiler.source.torch_processes import UsersPrograms
 from tui_profiler.system.demos import PREFIX, demo_file, demo_names
-from tui_profiler.system.library_names import timm_names, torchvision_names
+from tui_profiler.system.library_names import library_names
 
 from .programs import UNKNOWN, columns, question
 
@@ -93,8 +93,9 @@ def demo_models() -> tuple[Offer, ...]:
 
 def library_models() -> tuple[Offer, ...]:
     """Return the models of the libraries that are installed, by name; neither is imported."""
-    torchvision = (Offer("torchvision", name, model=name) for name in torchvision_names() or ())
-    prefixed = (f"{_TIMM}{name}" for name in timm_names() or ())
+    names = library_names("torchvision") or ()
+    torchvision = (Offer("torchvision", name, model=name) for name in names)
+    prefixed = (f"{_TIMM}{name}" for name in library_names("timm") or ())
     return (*torchvision, *(Offer("timm", name, model=name) for name in prefixed))
 
 

@@ -7,9 +7,9 @@ the start screen finds names while they are typed.
 import importlib.util
 import re
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import platformdirs
-from msgspec import Struct
 
 from tui_profiler.system.files import private_directory, write_private
 
@@ -17,62 +17,34 @@ _LEAST = 50
 """Fewer were never in a release: the source is written in another way, and nothing is known."""
 
 
-class _Library(Struct, frozen=True):
-    """A package with a folder ``models`` and a file ``version.py``."""
-
-    package: str
-    registered: re.Pattern[str]
-    """A model in its source: the name in one group, or in the first one that is not empty."""
-
-
-_TORCHVISION = _Library(
-    "torchvision",
-    re.compile(
+Library: TypeAlias = Literal["torchvision", "timm"]
+"""A package with a folder ``models`` and a file ``version.py``."""
+_REGISTERED: dict[Library, re.Pattern[str]] = {
+    "torchvision": re.compile(
         # Its decorator, others below it, and the builder, whose name is the model's unless it has
         # one of its own.
         r'^@register_model\((?:name="(\w+)")?\)\n(?:@.*\n|[ )].*\n)*def (\w+)',
         re.MULTILINE,
     ),
-)
-_TIMM = _Library("timm", re.compile(r"^@register_model\s+()def (\w+)\(", re.MULTILINE))
+    "timm": re.compile(r"^@register_model\s+()def (\w+)\(", re.MULTILINE),
+}
+"""A model in its source: the name in one group, or in the first one that is not empty."""
 
 
-def torchvision_names(folder: Path | None = None) -> frozenset[str] | None:
-    """Return the names of all models of the installed torchvision.
+def library_names(library: Library, folder: Path | None = None) -> frozenset[str] | None:
+    """Return the names of all models of an installed library, timm's without their prefix.
 
     Args:
+        library: the package.
         folder: where the names are cached; None: the user's cache directory.
 
     Returns:
-        None where torchvision is not installed, or its source does not say.
+        None where it is not installed, or its source does not say.
     """
-    return _cached(_TORCHVISION, folder)
-
-
-def timm_names(folder: Path | None = None) -> frozenset[str] | None:
-    """Return the names of all models of the installed timm, without the prefix ``timm:``.
-
-    Args:
-        folder: where the names are cached; None: the user's cache directory.
-
-    Returns:
-        None where timm is not installed, or its source does not say.
-    """
-    return _cached(_TIMM, folder)
-
-
-def timm_names_in_source() -> frozenset[str]:
-    """Return the names of timm's models as its source has them now; none without timm."""
-    root = _root(_TIMM)
-    return _found(_TIMM, root) if root is not None else frozenset()
-
-
-def _cached(library: _Library, folder: Path | None) -> frozenset[str] | None:
     root = _root(library)
     if root is None:
         return None
-    name = f"{library.package}_names"
-    cached = (folder or Path(platformdirs.user_cache_dir("tui-profiler"))) / name
+    cached = (folder or Path(platformdirs.user_cache_dir("tui-profiler"))) / f"{library}_names"
     try:
         version = root / "version.py"
         source = f"{version} {version.stat().st_mtime_ns}"
@@ -80,16 +52,29 @@ def _cached(library: _Library, folder: Path | None) -> frozenset[str] | None:
         return None
     names = _read(cached, source)
     if names is None:
-        names = _found(library, root)
+        names = names_in_source(library)
         if len(names) < _LEAST:
             return None
         _keep(cached, source, names)
     return names
 
 
-def _root(library: _Library) -> Path | None:
+def names_in_source(library: Library) -> frozenset[str]:
+    """Return the names of a library's models as its source has them now; none without it."""
+    root = _root(library)
+    names: set[str] = set()
+    for file in (root / "models").rglob("*.py") if root is not None else ():
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            continue
+        names.update(given or own for given, own in _REGISTERED[library].findall(text))
+    return frozenset(names)
+
+
+def _root(library: Library) -> Path | None:
     try:
-        spec = importlib.util.find_spec(library.package)
+        spec = importlib.util.find_spec(library)
     except (ImportError, ValueError):
         return None
     return Path(spec.origin).parent if spec is not None and spec.origin else None
@@ -109,14 +94,3 @@ def _keep(cached: Path, source: str, names: frozenset[str]) -> None:
         write_private(cached, "\n".join((source, *sorted(names))).encode())
     except OSError:
         return  # Without a cache it takes some milliseconds again.
-
-
-def _found(library: _Library, root: Path) -> frozenset[str]:
-    names: set[str] = set()
-    for file in (root / "models").rglob("*.py"):
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, ValueError):
-            continue
-        names.update(given or own for given, own in library.registered.findall(text))
-    return frozenset(names)

@@ -23,7 +23,7 @@ from tui_profiler.probe.load.inputs import input_tensors
 from tui_profiler.probe.load.inputs.guesses import guesses
 from tui_profiler.probe.load.inputs.input_candidates import candidates_for
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
-from tui_profiler.system.library_names import timm_names_in_source
+from tui_profiler.system.library_names import names_in_source
 
 PREFIX = "timm:"
 
@@ -49,7 +49,7 @@ def timm_names() -> tuple[str, ...]:
     They are read from its source: importing timm takes seconds. A test holds them equal to what
     ``timm.list_models`` gives.
     """
-    return tuple(sorted(timm_names_in_source()))
+    return tuple(sorted(names_in_source("timm")))
 
 
 def load_timm(spec: LoadSpec, settings: loaded_model.Settings) -> loaded_model.Loaded:

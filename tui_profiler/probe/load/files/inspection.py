@@ -3,9 +3,7 @@
 No torch here: what an inspection alone can tell is told before torch is imported.
 """
 
-import importlib.util
 import os
-import re
 import stat
 from collections.abc import Callable
 from functools import lru_cache
@@ -17,17 +15,13 @@ from tui_profiler.archive import ArchiveError, Found, structure_of, verify
 from tui_profiler.messages import FileFacts, FileProblem, LoadSpec
 from tui_profiler.probe.load.common import errors
 from tui_profiler.probe.process.wire_names import writable
+from tui_profiler.system.library_names import names_in_source
 
 _SUFFIXES = (".pt", ".pth", ".pt2", ".safetensors", ".bin", ".ckpt", ".pkl", ".pickle", ".tar")
 _FORMATS = "torch.save, TorchScript, torch.export and safetensors files can be opened"
 _OTHERS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
            stat.S_IFBLK: "a device"}  # fmt: skip
 _MOST_NAMED = 4
-_REGISTERED = re.compile(
-    r'^@register_model\((?:name=)?(?:"(?P<name>[^"]+)")?.*\n(?:[@ )].*\n)*def (?P<function>\w+)',
-    re.MULTILINE,
-)
-"""A function that builds an architecture of torchvision's; its name, unless another is given."""
 MOST_CHECKED_BYTES = 8 << 30
 """On disk: some eight seconds of reading."""
 
@@ -48,12 +42,7 @@ def is_file(spec: LoadSpec) -> bool:
 
 @lru_cache(maxsize=1)
 def _architectures() -> frozenset[str]:
-    """Return the names of torchvision's architectures; importing it to ask takes seconds."""
-    spec = importlib.util.find_spec("torchvision")
-    folders = spec.submodule_search_locations if spec is not None else None
-    sources = (file for folder in folders or () for file in Path(folder).glob("models/**/*.py"))
-    found = (match for file in sources for match in _REGISTERED.finditer(file.read_text("utf-8")))
-    return frozenset(match["name"] or match["function"] for match in found)
+    return names_in_source("torchvision")
 
 
 @lru_cache(maxsize=1)
