@@ -39,7 +39,7 @@ def bind_file(path: Path, shown: str, model: torch.nn.Module, name: str) -> None
 
     Nothing but tensors is read: a file that would run code is refused, and so is a damaged one.
     """
-    state = _read(path, shown)
+    state = read_state_dict(path, shown)
     _check_fit(state, model, shown, name)
     try:
         model.load_state_dict(state)
@@ -47,7 +47,8 @@ def bind_file(path: Path, shown: str, model: torch.nn.Module, name: str) -> None
         raise model_failed(f"{shown} does not fit {name}: {reason(error)}", error=error) from error
 
 
-def _read(path: Path, shown: str) -> OrderedDict[str, torch.Tensor]:
+def read_state_dict(path: Path, shown: str) -> OrderedDict[str, torch.Tensor]:
+    """Return the tensors of a file or index by name, with the versions of what wrote them."""
     found = structure_of_weights(path, shown)
     if found.untrusted_globals:
         raise model_failed(f"{_NOT_READ.format(shown)}: {imports(found)}")

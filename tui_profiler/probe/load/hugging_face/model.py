@@ -10,7 +10,6 @@
 
 import importlib
 import inspect
-import json
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ from tui_profiler.probe.load.common import errors, loaded_model
 from tui_profiler.probe.load.common.downloads import DEFAULT
 from tui_profiler.probe.load.common.initialisation import seeded, without_random_values
 from tui_profiler.probe.load.common.optional_libraries import library
-from tui_profiler.probe.load.files.state_dict import file_of_weights
+from tui_profiler.probe.load.files.state_dict import file_of_weights, read_state_dict
 from tui_profiler.probe.load.hugging_face.classes import Choice, build, choose_class, refuse_files
 from tui_profiler.probe.load.hugging_face.config import Config, fetched_folder, read_config
 from tui_profiler.probe.load.hugging_face.decode import decode_call
@@ -34,7 +33,6 @@ from tui_profiler.probe.load.hugging_face.inputs import answer_of, candidates
 from tui_profiler.probe.process.memory_limit import allow_map, allow_untouched
 
 _PATTERNS = ("*.safetensors", "*.safetensors.index.json", "*.bin", "*.bin.index.json")
-_INDEX = ".index.json"
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ def _read_values(
     }
     source: Any = values.source
     if isinstance(source, Path) and source.is_file():
-        named["state_dict"] = _state(source, values.shown)
+        named["state_dict"] = read_state_dict(source, values.shown)
         source = None
     elif isinstance(source, Path):
         allow_map(sum(file.stat().st_size for file in source.glob("*.safetensors")))
@@ -117,38 +115,6 @@ def _told(model: torch.nn.Module, found: Any, values: _Values, choice: Choice) -
     return (
         f"{values.shown} (all but {len(missing)}, which are random: {errors.in_words(missing, 2)})"
     )
-
-
-def _state(path: Path, shown: str) -> dict[str, torch.Tensor]:
-    """Read one file, or every file that an index names; only tensors, no code."""
-    try:
-        if path.name.endswith(_INDEX):
-            names = sorted(set(json.loads(path.read_bytes())["weight_map"].values()))
-            state: dict[str, torch.Tensor] = {}
-            for name in names:
-                if Path(name).name != name:
-                    raise ValueError(f"the index names {name!r}, which lies elsewhere")
-                state |= _tensors(path.parent / name)
-            return state
-        return _tensors(path)
-    except Exception as error:
-        raise errors.model_failed(
-            f"{shown} cannot be read without running code: {errors.reason(error)}", error=error
-        ) from error
-
-
-def _tensors(path: Path) -> dict[str, torch.Tensor]:
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file  # noqa: PLC0415 - comes with transformers
-
-        allow_map(path.stat().st_size)
-        return dict(load_file(path))
-    content: object = torch.load(path, map_location="cpu", weights_only=True, mmap=False)
-    if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
-        content = content["state_dict"]
-    if not isinstance(content, dict):
-        raise ValueError(f"it holds a {type(content).__name__}, not tensors by name")
-    return {str(key): part for key, part in content.items() if isinstance(part, torch.Tensor)}
 
 
 _FEW_PARAMETERS = 1 << 25
