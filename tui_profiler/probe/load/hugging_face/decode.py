@@ -14,7 +14,7 @@ import torch
 
 from tui_profiler.messages import InputSpec, Unknown
 from tui_profiler.probe.load.hugging_face import inputs
-from tui_profiler.probe.load.inputs.input_tensors import forward_parameters
+from tui_profiler.probe.load.inputs.input_tensors import forward_parameters, specs_of
 from tui_profiler.probe.torch_compat import kv_cache
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs, TensorMaker
 
@@ -85,7 +85,10 @@ def decode_call(
     return replace(
         before,
         kwargs=step,
-        specs=(*_specs(step, why), _cache_spec(kept, ids.shape[1])),
+        specs=(
+            *(one for name, part in step.items() for one in specs_of(part, name, why[name])),
+            *_specs_of_cache(kept, ids.shape[1]),
+        ),
         concrete=before.concrete & {_MASK, side + _MASK},
         renewed=renewed,
     )
@@ -164,18 +167,8 @@ def _state_names(model: torch.nn.Module) -> Iterator[str]:
                 yield f"{name}.{attribute}"
 
 
-def _specs(step: dict[str, object], why: dict[str, str]) -> tuple[InputSpec, ...]:
-    return tuple(
-        InputSpec(name, tuple(part.shape), str(part.dtype).removeprefix("torch."), why[name])
-        for name, part in step.items()
-        if isinstance(part, torch.Tensor)
-    )
-
-
-def _cache_spec(kept: kv_cache.ReturnedCache, tokens: int) -> InputSpec:
+def _specs_of_cache(kept: kv_cache.ReturnedCache, tokens: int) -> tuple[InputSpec, ...]:
     """Describe the cache by its first tensor: there are as many as layers, twice."""
     tensors = kv_cache.tensors_of(kept.template)
-    first = tensors[0]
     why = f"the cache of {tokens} tokens: {len(tensors)} tensors, the first of this shape"
-    dtype = str(first.dtype).removeprefix("torch.")
-    return InputSpec(kept.name, tuple(first.shape), dtype, why)
+    return specs_of(tensors[0], kept.name, why)

@@ -397,11 +397,14 @@ def _patch_mask(now: Situation) -> tuple[Argument, ...]:
 
 def _grid(now: Situation) -> tuple[int, int, int, str]:
     """Return rows, columns and side of patches, for models that take them as a list."""
-    sizes = now.sizes
     patch = _of_vision(now, "patch_size", "spatial_patch_size") or 14
-    merged = sizes.number("spatial_merge_size", "merge_size", "spatial_merge_kernel_size") or 2
-    (height, width), why = sizes.image()
-    step = merged * 2
+    merged = now.sizes.number("spatial_merge_size", "merge_size", "spatial_merge_kernel_size") or 2
+    return _grid_of(now, patch, merged * 2)
+
+
+def _grid_of(now: Situation, patch: int, step: int) -> tuple[int, int, int, str]:
+    """Return the grid of an image in patches, its rows and columns multiples of ``step``."""
+    (height, width), why = now.sizes.image()
     rows, columns = (max(side // patch // step, 1) * step for side in (height, width))
     return rows, columns, patch, f"{rows}×{columns} patches of {patch}×{patch}, {why}"
 
@@ -436,11 +439,8 @@ def _merge_sizes(now: Situation) -> tuple[Argument, ...]:
 
 
 def _pooled_grid(now: Situation) -> tuple[int, int, int, str]:
-    patch = _of_vision(now, "patch_size") or 16
     step = now.sizes.number("pooling_kernel_size") or 1
-    (height, width), why = now.sizes.image()
-    rows, columns = (max(side // patch // step, 1) * step for side in (height, width))
-    return rows, columns, patch, f"{rows}×{columns} patches of {patch}×{patch}, {why}"
+    return _grid_of(now, _of_vision(now, "patch_size") or 16, step)
 
 
 def _placed_patches(now: Situation) -> tuple[Argument, ...]:

@@ -131,28 +131,26 @@ def _by_its_name(name: str, found: tuple[Entry, ...]) -> tuple[ForwardArgument, 
 def _stated_image(model: torch.nn.Module) -> tuple[int, str] | None:
     """Return the image side that a model states, and where; as the usual libraries do."""
     resize = _attribute(model, "transform")  # of torchvision's detectors
-    for attribute in ("fixed_size", "min_size"):
-        side = _side(_attribute(resize, attribute))
-        if side is not None:
-            return side, "the size that its transform makes of images"
-    for attribute in ("image_size", "img_size"):
-        side = _side(_attribute(model, attribute))
-        if side is not None:
-            return side, f"its {attribute}"
-    side = _side(_attribute(_attribute(model, "config"), "image_size"))
-    if side is not None:
-        return side, "its config's image_size"
-    arguments = _attribute(model, "args")  # of its training, as Ultralytics keeps them
-    side = _side(arguments.get("imgsz")) if isinstance(arguments, Mapping) else None
-    if side is not None:
-        return side, "the imgsz of its training"
+    of_training = _attribute(model, "args")  # as Ultralytics keeps them
     defaults = _attribute(model, "default_cfg")
-    size = defaults.get("input_size") if isinstance(defaults, Mapping) else None
-    if isinstance(size, (tuple, list)) and len(size) == 3:
-        side = _side(size[-1])
-        if side is not None:
-            return side, "its default_cfg"
-    return None
+    of_defaults = defaults.get("input_size") if isinstance(defaults, Mapping) else None
+    stated = (
+        (_attribute(resize, "fixed_size"), "the size that its transform makes of images"),
+        (_attribute(resize, "min_size"), "the size that its transform makes of images"),
+        (_attribute(model, "image_size"), "its image_size"),
+        (_attribute(model, "img_size"), "its img_size"),
+        (_attribute(_attribute(model, "config"), "image_size"), "its config's image_size"),
+        (
+            of_training.get("imgsz") if isinstance(of_training, Mapping) else None,
+            "the imgsz of its training",
+        ),
+        (
+            of_defaults if isinstance(of_defaults, (tuple, list)) and len(of_defaults) == 3 else 0,
+            "its default_cfg",
+        ),
+    )
+    sides = ((_side(value), why) for value, why in stated)
+    return next(((side, why) for side, why in sides if side is not None), None)
 
 
 def _attribute(owner: object, name: str) -> object:
