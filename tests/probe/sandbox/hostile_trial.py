@@ -38,7 +38,7 @@ def asked(request: object) -> str:
     assert confined is not None
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        confined.broker.start_trial(theirs)
+        confined.start_trial(theirs)
         theirs.close()
         ours.sendall(encode(request))  # type: ignore[arg-type] # each is a request
         decoder = message_decoder()
@@ -68,17 +68,17 @@ def outcome(deed: Callable[[], object]) -> str:
 def deliver() -> None:
     confined = confinement()
     assert confined is not None
-    delivery = confined.broker.delivery
+    delivery = confined.delivery
     assert delivery is not None
     (delivery.folder / "bashrc").write_text("not yours")
-    confined.broker.deliver()
+    confined.deliver()
 
 
 def start_trial() -> None:
     confined = confinement()
     assert confined is not None
     _, theirs = socket.socketpair()
-    confined.broker.start_trial(theirs).kill()
+    confined.start_trial(theirs).kill()
 
 
 def leave_group() -> None:
@@ -94,7 +94,7 @@ def write_shared_memory() -> None:
 DEEDS: dict[str, Callable[[], object]] = {
     "deliver a file": deliver,
     "start a trial": start_trial,
-    "calibrate": lambda: confinement().broker._ask(b"calibrate cpu 1"),  # type: ignore[union-attr]
+    "calibrate": lambda: confinement()._ask(b"calibrate cpu 1"),  # type: ignore[union-attr]
     "leave the process group": leave_group,
     "write shared memory": write_shared_memory,
 }

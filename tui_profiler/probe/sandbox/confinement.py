@@ -53,24 +53,15 @@ _CUDA_PLACES = {
 }
 
 
-class Confinement:
-    """The confinement of this process, and its broker."""
-
-    def __init__(self, served_by: Broker, folder: Path, told: messages.Sandbox) -> None:
-        self.broker = served_by
-        self.folder = folder
-        self.told = told
-
-
 class _Here:
     """The state of this process: it is confined once, permanently."""
 
-    confinement: Confinement | None = None
+    broker: Broker | None = None
 
 
-def confinement() -> Confinement | None:
-    """Return how this process is confined; None where it is not."""
-    return _Here.confinement
+def confinement() -> Broker | None:
+    """Return the broker of this process, if it is confined; None where it is not."""
+    return _Here.broker
 
 
 def brought_by(request: messages.Request) -> str:
@@ -163,12 +154,15 @@ def confine(
     places = (folder,) if delivery is None else (folder, delivery.folder)
     try:
         granted = _granted(places, device)
-        _restrict(kernel, abi, granted, filters=not why_no_filter, is_for_cuda=is_for_cuda)
+        landlock.drop_privileges(kernel)
+        if abi:
+            landlock.restrict(kernel, abi, granted)
+        if not why_no_filter:
+            seccomp.install(kernel, is_for_cuda=is_for_cuda)
     except OSError as error:
         raise ConfinementError(f"the kernel refused the sandbox: {error.strerror}") from error
-    told = _told(abi, why_no_landlock, why_no_filter, is_for_cuda=is_for_cuda)
-    _Here.confinement = Confinement(served_by, folder, told)
-    return told
+    _Here.broker = served_by
+    return _told(abi, why_no_landlock, why_no_filter, is_for_cuda=is_for_cuda)
 
 
 class ConfinementError(Exception):
@@ -252,21 +246,6 @@ def _outside(folder: Path, closed: Collection[Path]) -> Iterator[Path]:
             yield from _outside(path, closed)
         else:
             yield path
-
-
-def _restrict(
-    kernel: landlock.Kernel,
-    abi: int,
-    granted: dict[Path, landlock.Access],
-    *,
-    filters: bool,
-    is_for_cuda: bool,
-) -> None:
-    landlock.drop_privileges(kernel)
-    if abi:
-        landlock.restrict(kernel, abi, granted)
-    if filters:
-        seccomp.install(kernel, is_for_cuda=is_for_cuda)
 
 
 def _told(

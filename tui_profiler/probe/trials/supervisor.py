@@ -119,11 +119,11 @@ class TrialProcess:
 
     def __init__(self, first: Request) -> None:
         self._socket, theirs = socket.socketpair()
-        confined = confinement()
+        broker = confinement()
         try:
             with theirs:
                 self._child: BrokeredTrial | _Child = (
-                    _Child(theirs) if confined is None else confined.broker.start_trial(theirs)
+                    _Child(theirs) if broker is None else broker.start_trial(theirs)
                 )
         except OSError:
             self._socket.close()

@@ -123,10 +123,10 @@ def _compared(model: torch.nn.Module, program: Any) -> tuple[int, tuple[str, ...
 
 def _saved(program: Any, path: Path, onnx: ModuleType) -> tuple[Path, ...]:
     """Write and check the files in a temporary folder, then move them to their place."""
-    confined = confinement()
-    if confined is not None and confined.broker.delivery is not None:
-        _save_checked(program, confined.broker.delivery.folder / path.name, onnx)
-        return confined.broker.deliver()
+    broker = confinement()
+    if broker is not None and broker.delivery is not None:
+        _save_checked(program, broker.delivery.folder / path.name, onnx)
+        return broker.deliver()
     with tempfile.TemporaryDirectory(prefix=".onnx-", dir=path.parent) as folder:
         _save_checked(program, Path(folder, path.name), onnx)
         # Values first: the model cannot be read without them.

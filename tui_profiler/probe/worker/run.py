@@ -315,13 +315,13 @@ class Run:
 
         with self._stages.stage("ceilings", "calibrate the roofline") as details:
             device, threads = self._spec.device, torch.get_num_threads()
-            confined, is_calibrated = confinement(), False
+            broker, is_calibrated = confinement(), False
             refused: list[str] = []
-            if confined is not None and are_due(device, threads):
+            if broker is not None and are_due(device, threads):
                 # A confined process cannot write the cache, and its figures must not be cached.
-                refused += filter(None, [confined.broker.calibrate(device, threads)])
+                refused += filter(None, [broker.calibrate(device, threads)])
                 is_calibrated = not refused
-            cached = None if confined is None else kept_ceilings(device, threads)
+            cached = None if broker is None else kept_ceilings(device, threads)
             found = cached or ceilings(device, threads, refused=refused.append)
             self._link.send(found)
             kept = f"calibrated {time.strftime('%Y-%m-%d', time.localtime(found.measured_at))}"
