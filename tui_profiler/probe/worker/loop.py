@@ -176,13 +176,7 @@ class Loop:
             model, self._traced, train, self.optimizer, self._clock, self._records_next, budget
         )
         self._training.read_values(wanted=self._values_wanted > 0)
-        began = self._forward_began = time.perf_counter()
-        try:
-            self._training.first_step()
-        finally:
-            self._forward_began = None
-            self._forwards_done += 1
-        return time.perf_counter() - began
+        return self._timed(self._training.first_step)
 
     def _first_request(self, tokens: int) -> float:
         from tui_profiler.probe.worker.generation import OwnGeneration  # noqa: PLC0415 # few do
@@ -191,13 +185,7 @@ class Loop:
         self._generation = OwnGeneration(
             self._model, self.prompt, tokens, is_on_device=is_on_device
         )
-        began = self._forward_began = time.perf_counter()
-        try:
-            self._generation.first_request()
-        finally:
-            self._forward_began = None
-            self._forwards_done += 1
-        return time.perf_counter() - began
+        return self._timed(self._generation.first_request)
 
     @property
     def values_wanted(self) -> int:
@@ -282,16 +270,18 @@ class Loop:
         self._link.send(found)
 
     def _forward(self) -> float:
-        keywords = self._inputs.keywords()
+        if self._training is not None:
+            return self._timed(self._training.step)
+        if self._generation is not None:
+            return self._timed(self._generation.request)
+        with torch.no_grad():
+            return self._timed(self._model, *self._inputs.args, **self._inputs.keywords())
+
+    def _timed(self, run: Callable[..., object], /, *args: object, **kwargs: object) -> float:
+        """Run a forward, step or request and return its seconds."""
         began = self._forward_began = time.perf_counter()
         try:
-            if self._training is not None:
-                self._training.step()
-            elif self._generation is not None:
-                self._generation.request()
-            else:
-                with torch.no_grad():
-                    self._model(*self._inputs.args, **keywords)
+            run(*args, **kwargs)
         finally:
             self._forward_began = None
             self._forwards_done += 1
