@@ -338,7 +338,7 @@ class Observer:
             raised, times = self._out_of_memory.popleft(), self._times
             found: torch.nn.Module | str = "no step was recorded yet"
             if times is not None:
-                is_inside = not raised.is_uncaught
+                is_inside = not raised.said.is_uncaught
                 found = times.module_in_backward(raised.seconds, is_inside=is_inside)
             self._viewers.say(
                 out_of_memory.message(

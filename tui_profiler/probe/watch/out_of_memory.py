@@ -22,6 +22,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import psutil
 import torch
+from msgspec.structs import replace
 from torch import nn
 
 from tui_profiler.messages import Figure, OutOfMemory, Unknown
@@ -60,16 +61,9 @@ class Raised(NamedTuple):
     seconds: float
     """Of ``time.perf_counter``."""
     monotonic: float
-    device: str
-    wanted: Figure
-    allocated: Figure
-    resident: Figure
-    under_way: UnderWay
-    path: str | None
-    """Of the innermost module under way; None: there is none."""
-    why_no_path: str
-    alive: Alive
-    is_uncaught: bool
+    said: OutOfMemory
+    """What viewers are told, but for what the probe's thread knows: when, after how many steps, and
+    which module a backward was in."""
 
 
 class Listener(Protocol):
@@ -210,17 +204,22 @@ def read_state(
         why_not = "" if is_trainer and is_alone else _OTHER_THREAD
         held = alive(model, [*MARKS.optimizers(), *found.optimizers], why_no_gradients=why_not)
     return Raised(
-        seconds=perf_counter(),
-        monotonic=time.monotonic(),
-        device=device,
-        wanted=wanted,
-        allocated=_allocated(device),
-        resident=_resident(),
-        under_way=found._replace(modules=(), optimizers=()),  # Nothing here keeps them alive.
-        path=path,
-        why_no_path=why,
-        alive=held,
-        is_uncaught=is_uncaught,
+        perf_counter(),
+        time.monotonic(),
+        OutOfMemory(
+            at=0.0,
+            device=device,
+            wanted=wanted,
+            part=found.part,
+            node=None if path is None else writable(path),
+            why_no_node=why,
+            steps=0,
+            line=writable(found.line),
+            **held._asdict(),
+            allocated=_allocated(device),
+            resident=_resident(),
+            is_uncaught=is_uncaught,
+        ),
     )
 
 
@@ -267,22 +266,12 @@ def message(
         in_backward: the module whose backward was under way, or why that is not known.
         root: the model.
     """
-    path, why = raised.path, raised.why_no_path
-    if path is None and raised.under_way.part == "backward":
-        why = in_backward if isinstance(in_backward, str) else "it is not in the model"
-        if isinstance(in_backward, nn.Module) and root is not None:
-            path = _path_of(root, in_backward)
-    return OutOfMemory(
-        at=at,
-        device=raised.device,
-        wanted=raised.wanted,
-        part=raised.under_way.part,
-        node=None if path is None else writable(path),
-        why_no_node="" if path is not None else why,
-        steps=steps,
-        line=writable(raised.under_way.line),
-        **raised.alive._asdict(),
-        allocated=raised.allocated,
-        resident=raised.resident,
-        is_uncaught=raised.is_uncaught,
-    )
+    said = replace(raised.said, at=at, steps=steps)
+    if said.node is not None or said.part != "backward":
+        return said
+    if isinstance(in_backward, str):
+        return replace(said, why_no_node=in_backward)
+    path = None if root is None else _path_of(root, in_backward)
+    if path is None:
+        return replace(said, why_no_node="it is not in the model")
+    return replace(said, node=writable(path), why_no_node="")
