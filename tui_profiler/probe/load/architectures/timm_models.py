@@ -5,7 +5,7 @@
 2. A model that does not fit into memory is built on meta, and only traced.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -16,7 +16,11 @@ import torch
 
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.common import downloads, errors, loaded_model
-from tui_profiler.probe.load.common.initialisation import initialiser, without_random_values
+from tui_profiler.probe.load.common.initialisation import (
+    initialiser,
+    sketched,
+    without_random_values,
+)
 from tui_profiler.probe.load.common.optional_libraries import library
 from tui_profiler.probe.load.files.state_dict import bind_file, file_of_weights
 from tui_profiler.probe.load.inputs import input_tensors
@@ -61,7 +65,7 @@ def load_timm(spec: LoadSpec, settings: loaded_model.Settings) -> loaded_model.L
     def candidates(model: torch.nn.Module, settings: loaded_model.Settings) -> Sequence[Inputs]:
         return _candidates(model, wanted, spec, settings)
 
-    sketch = _sketch(partial(_build, timm, replace(wanted, is_pretrained=False)))
+    sketch = sketched(partial(_build, timm, replace(wanted, is_pretrained=False)))
     cannot_run = "" if sketch is None else loaded_model.why_it_does_not_fit(sketch, settings.device)
     if sketch is not None and cannot_run:
         model = sketch.eval()
@@ -158,15 +162,6 @@ def _build(timm: Any, wanted: _Architecture) -> torch.nn.Module:
 def _tags(timm: Any, plain: str) -> str:
     tags = [full.partition(".")[2] for full in timm.list_pretrained(plain)]
     return errors.in_words(tags) or "none"
-
-
-def _sketch(make: Callable[[], torch.nn.Module]) -> torch.nn.Module | None:
-    """Build a model on meta, to know its size; None where it can only be built with values."""
-    try:
-        with torch.device("meta"), torch.random.fork_rng(devices=[]):
-            return make()
-    except Exception:
-        return None  # Building it for real tells what is wrong, or that nothing is.
 
 
 def _tag(model: torch.nn.Module) -> str:

@@ -105,6 +105,15 @@ def seeded(seed: int = 0) -> Iterator[None]:
         yield
 
 
+def sketched(build: Callable[[], torch.nn.Module]) -> torch.nn.Module | None:
+    """Build a model on meta, to know its size; None where it can only be built with values."""
+    try:
+        with torch.device("meta"), torch.random.fork_rng(devices=[]):
+            return build()
+    except Exception:
+        return None  # Building it for real tells what is wrong, or that nothing is.
+
+
 def initialiser(
     build: Callable[[], torch.nn.Module], settings: Settings
 ) -> Callable[[], torch.nn.Module]:

@@ -23,7 +23,7 @@ import torch
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.common import errors, loaded_model
 from tui_profiler.probe.load.common.downloads import DEFAULT
-from tui_profiler.probe.load.common.initialisation import seeded, without_random_values
+from tui_profiler.probe.load.common.initialisation import seeded, sketched, without_random_values
 from tui_profiler.probe.load.common.optional_libraries import library
 from tui_profiler.probe.load.files.state_dict import file_of_weights, read_state_dict
 from tui_profiler.probe.load.hugging_face.classes import Choice, build, choose_class, refuse_files
@@ -141,7 +141,7 @@ def load_hugging_face(spec: LoadSpec, settings: loaded_model.Settings) -> loaded
         choice = choose_class(transformers, config, trust=spec.trust)
         values = _values_asked_for(spec, config)
         without_values = partial(build, choice, config, settings.dtype)
-        sketch = _sketch(without_values)
+        sketch = sketched(without_values)
         if sketch is not None:
             _require_forward(sketch, config)
         why_not = (
@@ -188,15 +188,6 @@ def _quiet(*, offline: bool) -> Iterator[None]:
         logs.set_verbosity(verbosity)
         if progress:
             logs.enable_progress_bar()
-
-
-def _sketch(without_values: _Build) -> torch.nn.Module | None:
-    """Build a model on meta, to know its size; None where it can only be built with values."""
-    try:
-        with torch.device("meta"):
-            return without_values()
-    except errors.LoadError:
-        return None  # Building it for real tells what is wrong, or that nothing is.
 
 
 def _require_forward(model: torch.nn.Module, config: Config) -> None:
