@@ -1,6 +1,7 @@
 """A module's settings in few words: ``256→256, 3×3, pad 1, no bias``."""
 
 from collections.abc import Callable
+from typing import Any
 
 from torch import nn
 
@@ -21,8 +22,7 @@ def _own_words(module: nn.Module) -> str:
     return str(module.extra_repr())
 
 
-def _convolution(module: nn.Module) -> str:
-    assert isinstance(module, nn.modules.conv._ConvNd)
+def _convolution(module: nn.modules.conv._ConvNd) -> str:
     parts = [f"{module.in_channels}→{module.out_channels}", _size(module.kernel_size)]
     parts += _unless("stride", module.stride, 1)
     parts += _unless("pad", module.padding, 0)
@@ -33,45 +33,37 @@ def _convolution(module: nn.Module) -> str:
     return ", ".join(parts + _no_bias(module))
 
 
-def _linear(module: nn.Module) -> str:
-    assert isinstance(module, nn.Linear)
+def _linear(module: nn.Linear) -> str:
     return ", ".join([f"{module.in_features}→{module.out_features}", *_no_bias(module)])
 
 
-def _bilinear(module: nn.Module) -> str:
-    assert isinstance(module, nn.Bilinear)
+def _bilinear(module: nn.Bilinear) -> str:
     widths = f"{module.in1_features}×{module.in2_features}→{module.out_features}"
     return ", ".join([widths, *_no_bias(module)])
 
 
-def _batch_norm(module: nn.Module) -> str:
-    assert isinstance(module, nn.modules.batchnorm._NormBase)
+def _batch_norm(module: nn.modules.batchnorm._NormBase) -> str:
     return ", ".join([str(module.num_features), *_not_affine(module.affine)])
 
 
-def _layer_norm(module: nn.Module) -> str:
-    assert isinstance(module, nn.LayerNorm | nn.RMSNorm)
+def _layer_norm(module: nn.LayerNorm | nn.RMSNorm) -> str:
     return ", ".join([_size(module.normalized_shape), *_not_affine(module.elementwise_affine)])
 
 
-def _group_norm(module: nn.Module) -> str:
-    assert isinstance(module, nn.GroupNorm)
+def _group_norm(module: nn.GroupNorm) -> str:
     groups = f"{module.num_channels} in {module.num_groups} groups"
     return ", ".join([groups, *_not_affine(module.affine)])
 
 
-def _embedding(module: nn.Module) -> str:
-    assert isinstance(module, nn.Embedding | nn.EmbeddingBag)
+def _embedding(module: nn.Embedding | nn.EmbeddingBag) -> str:
     return f"{module.num_embeddings}→{module.embedding_dim}"
 
 
-def _attention(module: nn.Module) -> str:
-    assert isinstance(module, nn.MultiheadAttention)
+def _attention(module: nn.MultiheadAttention) -> str:
     return f"{module.embed_dim}, {module.num_heads} heads of {module.head_dim}"
 
 
-def _recurrent(module: nn.Module) -> str:
-    assert isinstance(module, nn.RNNBase)
+def _recurrent(module: nn.RNNBase) -> str:
     parts = [f"{module.input_size}→{module.hidden_size}"]
     if module.num_layers > 1:
         parts.append(f"{module.num_layers} layers")
@@ -80,34 +72,26 @@ def _recurrent(module: nn.Module) -> str:
     return ", ".join(parts + ([] if module.bias else ["no bias"]))
 
 
-def _max_pooling(module: nn.Module) -> str:
-    assert isinstance(module, nn.modules.pooling._MaxPoolNd)
-    return _window(module, module.kernel_size, module.stride, module.padding)
-
-
-def _average_pooling(module: nn.Module) -> str:
-    assert isinstance(module, nn.AvgPool1d | nn.AvgPool2d | nn.AvgPool3d)
-    return _window(module, module.kernel_size, module.stride, module.padding)
+def _pooling(
+    module: nn.modules.pooling._MaxPoolNd | nn.AvgPool1d | nn.AvgPool2d | nn.AvgPool3d,
+) -> str:
+    """Pooling moves by its own size unless told otherwise: the stride is always worth saying."""
+    axes = next((int(sign) for sign in type(module).__name__ if sign in "123"), 1)
+    kernel: object = module.kernel_size
+    size = _size((kernel,) * axes if isinstance(kernel, int) else kernel)
+    return ", ".join([size, f"stride {_once(module.stride)}", *_unless("pad", module.padding, 0)])
 
 
 def _adaptive_pooling(module: nn.Module) -> str:
     return f"to {_size(getattr(module, 'output_size', ''))}"
 
 
-def _dropout(module: nn.Module) -> str:
-    assert isinstance(module, nn.modules.dropout._DropoutNd)
+def _dropout(module: nn.modules.dropout._DropoutNd) -> str:
     return f"p {module.p:g}"
 
 
 def _nothing(module: nn.Module) -> str:
     return ""
-
-
-def _window(module: nn.Module, kernel: object, stride: object, padding: object) -> str:
-    """Pooling moves by its own size unless told otherwise: the stride is always worth saying."""
-    axes = next((int(sign) for sign in type(module).__name__ if sign in "123"), 1)
-    size = _size((kernel,) * axes if isinstance(kernel, int) else kernel)
-    return ", ".join([size, f"stride {_once(stride)}", *_unless("pad", padding, 0)])
 
 
 def _size(value: object) -> str:
@@ -136,7 +120,7 @@ def _not_affine(affine: bool) -> list[str]:
 
 _Types = type[nn.Module] | tuple[type[nn.Module], ...]
 
-_WORDS: tuple[tuple[_Types, Callable[[nn.Module], str]], ...] = (
+_WORDS: tuple[tuple[_Types, Callable[[Any], str]], ...] = (
     (nn.modules.conv._ConvNd, _convolution),
     (nn.Linear, _linear),
     (nn.Bilinear, _bilinear),
@@ -146,13 +130,12 @@ _WORDS: tuple[tuple[_Types, Callable[[nn.Module], str]], ...] = (
     ((nn.Embedding, nn.EmbeddingBag), _embedding),
     (nn.MultiheadAttention, _attention),
     (nn.RNNBase, _recurrent),
-    (nn.modules.pooling._MaxPoolNd, _max_pooling),
-    ((nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d), _average_pooling),
     (
-        (
-            nn.modules.pooling._AdaptiveAvgPoolNd,
-            nn.modules.pooling._AdaptiveMaxPoolNd,
-        ),
+        (nn.modules.pooling._MaxPoolNd, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d),
+        _pooling,
+    ),
+    (
+        (nn.modules.pooling._AdaptiveAvgPoolNd, nn.modules.pooling._AdaptiveMaxPoolNd),
         _adaptive_pooling,
     ),
     (nn.modules.dropout._DropoutNd, _dropout),
