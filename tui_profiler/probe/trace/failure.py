@@ -20,6 +20,9 @@ _MOST_TRACEBACK = 12_000
 class ForwardError(Exception):
     """The model's forward raised; the cause is what it raised."""
 
+    graphs: int | None = None
+    graph_breaks: int | None = None
+
     def __init__(
         self,
         error: BaseException,

@@ -10,7 +10,7 @@ from tui_profiler.archive.reading.garbage_collection import without_collector
 from tui_profiler.messages import Method
 from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
-from tui_profiler.probe.torch_compat.internals import fake_inputs, fake_like
+from tui_profiler.probe.torch_compat.internals import FakeTensorMode, fake_inputs, fake_like
 from tui_profiler.probe.torch_compat.kv_cache import ReturnedCache, kept_in, tensors_of
 from tui_profiler.probe.torch_compat.modules import COMPILED, each_module, why_opaque
 from tui_profiler.probe.torch_compat.versions import uncompiled
@@ -104,14 +104,25 @@ def waiting_for_shapes(model: torch.nn.Module) -> tuple[torch.nn.Module, ...]:
 def _given(model: torch.nn.Module, inputs: Inputs, method: Method) -> Iterator[Inputs]:
     """Return what is passed to forward; for a model on meta, with parameters as fakes."""
     if method == "dispatch:real":
-        yield Inputs(inputs.args, inputs.keywords(), inputs.specs, inputs.batch)
+        yield real_inputs(inputs)
         return
+    mode, fakes = as_fakes(inputs)
+    with as_if_on_cpu(model, mode) if method != "dispatch:fake" else nullcontext():
+        yield fakes
+
+
+def real_inputs(inputs: Inputs) -> Inputs:
+    """Return what is passed to a real forward, with what each call needs anew."""
+    return Inputs(inputs.args, inputs.keywords(), inputs.specs, inputs.batch)
+
+
+def as_fakes(inputs: Inputs) -> tuple[FakeTensorMode, Inputs]:
+    """Return fake tensors in the place of inputs, but for those that stay real, and their mode."""
     concrete = {name: part for name, part in inputs.kwargs.items() if name in inputs.concrete}
     others = {name: part for name, part in inputs.kwargs.items() if name not in concrete}
     mode, (args, kwargs) = fake_inputs((inputs.args, others))
     anew = {} if inputs.renewed is None else inputs.renewed(lambda like: fake_like(mode, like))
-    with as_if_on_cpu(model, mode) if method != "dispatch:fake" else nullcontext():
-        yield Inputs(args, {**kwargs, **concrete, **anew}, inputs.specs, inputs.batch)
+    return mode, Inputs(args, {**kwargs, **concrete, **anew}, inputs.specs, inputs.batch)
 
 
 def _record(
@@ -172,7 +183,7 @@ def _program(model: torch.nn.Module, inputs: Inputs, given: Inputs, way: Way) ->
     if not way.makes_graph:
         return way.program(model, given)
     snapshot = Snapshot(model)
-    real = Inputs(inputs.args, inputs.keywords(), inputs.specs, inputs.batch)
+    real = real_inputs(inputs)
     try:
         return way.program(model, given if has_fakes(model) else real)
     except NoGraphError:

@@ -108,11 +108,11 @@ def trace(
             try:
                 recording, has_grown = _recorded(model, inputs, way, name)
             except failure.ForwardError as error:
-                attempts.append(_failed_attempt(way, time.perf_counter() - started, error))
+                attempts.append(_attempt(way, started, error, failure.one_line(error.error)))
                 partial = error.partial if failed is None else partial
                 failed = _first(failed, _failure(way, error, inputs))
             else:
-                attempts.append(_attempt(way, time.perf_counter() - started, recording.program))
+                attempts.append(_attempt(way, started, recording.program))
                 with without_collector():
                     return finished(model, recording, way, tuple(attempts), inputs, has_grown)
     assert failed is not None
@@ -173,15 +173,11 @@ def _growing(model: torch.nn.Module, inputs: Inputs) -> tuple[torch.nn.Module, .
         return ()  # what is wrong with the model, the tracer will say
 
 
-def _attempt(way: tracers.Way, seconds: float, program: tracers.Program) -> Attempt:
-    return Attempt(way.method, seconds, "", way.variant, program.graphs, program.graph_breaks)
-
-
-def _failed_attempt(way: tracers.Way, seconds: float, error: failure.ForwardError) -> Attempt:
-    graphs, breaks = None, None
-    if isinstance(error, failure.NoGraphError):
-        graphs, breaks = error.graphs, error.graph_breaks
-    return Attempt(way.method, seconds, failure.one_line(error.error), way.variant, graphs, breaks)
+def _attempt(
+    way: tracers.Way, began: float, made: tracers.Program | failure.ForwardError, error: str = ""
+) -> Attempt:
+    seconds = time.perf_counter() - began
+    return Attempt(way.method, seconds, error, way.variant, made.graphs, made.graph_breaks)
 
 
 def _first(failed: Failed | None, later: Failed) -> Failed:

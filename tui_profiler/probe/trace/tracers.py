@@ -217,12 +217,6 @@ MOST_FX_MODULES = 20_000
 5,000 took 2 to 12 s, 20,000 took 9 s and more, on shared cores."""
 
 
-class _Tracer(Tracer):
-    def __init__(self) -> None:
-        super().__init__()
-        self.record_stack_traces = True
-
-
 def _symbolic(model: torch.nn.Module, inputs: Inputs) -> Program:
     """Trace ``model`` with ``torch.fx``; raises what it, or the model, raises."""
     _check_modules(model, MOST_FX_MODULES)
@@ -230,7 +224,9 @@ def _symbolic(model: torch.nn.Module, inputs: Inputs) -> Program:
     concrete = {name: value for name, value in bound.items() if not isinstance(value, torch.Tensor)}
     holds_tensors = any(tensors_in(value) for value in concrete.values())
     shapes = internals.tree_map_only(torch.Tensor, lambda _: PH, concrete)
-    graph = _Tracer().trace(model, concrete_args=shapes or None)
+    tracer = Tracer()
+    tracer.record_stack_traces = True
+    graph = tracer.trace(model, concrete_args=shapes or None)
     held = held_by(model, graph)
 
     def run(given: Inputs, stack: ModuleStack) -> object:

@@ -36,7 +36,13 @@ from tui_profiler.probe.trace.failure import (
 )
 from tui_profiler.probe.trace.fake.bounds import Bounds
 from tui_profiler.probe.trace.fake.meta import as_if_on_cpu, is_on_meta
-from tui_profiler.probe.trace.record import Recording, make_layers, waiting_for_shapes
+from tui_profiler.probe.trace.record import (
+    Recording,
+    as_fakes,
+    make_layers,
+    real_inputs,
+    waiting_for_shapes,
+)
 from tui_profiler.probe.trace.recorder import Recorder
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trace.trace import Trace, finished
@@ -61,7 +67,7 @@ from tui_profiler.probe.trace.training.optimizers import (
 from tui_profiler.probe.trace.training.step import Phase, TrainingStep
 from tui_profiler.probe.trace.training.step_memory import StepLives, StepMemory
 from tui_profiler.probe.trace.tree.growing_tree import Places
-from tui_profiler.probe.trace.tree.lifetimes import Lifetimes
+from tui_profiler.probe.trace.tree.lifetimes import Lifetimes, aligned
 from tui_profiler.probe.trace.tree.module_stack import ModuleStack, watched
 from tui_profiler.probe.trace.tree.weights import (
     held_bytes,
@@ -342,20 +348,13 @@ def _given(
 
     Where it is not run for real, fake parameters stand in for those that the model has.
     """
-    own = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if way.method == "dispatch:real":
-        given = Inputs(inputs.args, inputs.keywords(), inputs.specs, inputs.batch)
-        yield None, given, {id(one): one for one in own}
+        own: dict[int, torch.Tensor] = {
+            id(one): one for one in model.parameters() if one.requires_grad
+        }
+        yield None, real_inputs(inputs), own
         return
-    concrete = {name: part for name, part in inputs.kwargs.items() if name in inputs.concrete}
-    others = {name: part for name, part in inputs.kwargs.items() if name not in concrete}
-    mode, (args, kwargs) = internals.fake_inputs((inputs.args, others))
-    anew = (
-        {}
-        if inputs.renewed is None
-        else inputs.renewed(lambda like: internals.fake_like(mode, like))
-    )
-    given = Inputs(args, {**kwargs, **concrete, **anew}, inputs.specs, inputs.batch)
+    mode, given = as_fakes(inputs)
     names = {
         id(one): (module, name)
         for module in each_module(model)
@@ -363,16 +362,11 @@ def _given(
         if one is not None
     }
     with as_if_on_cpu(model, mode), _fake_parameters(model, mode):
-        yield (
-            mode,
-            given,
-            {
-                key: used
-                for key, (module, name) in names.items()
-                if (used := internals.parameters_of(module)[name]) is not None
-                and used.requires_grad
-            },
-        )
+        used = {key: internals.parameters_of(module)[name] for key, (module, name) in names.items()}
+        trained: dict[int, torch.Tensor] = {
+            key: one for key, one in used.items() if one is not None and one.requires_grad
+        }
+        yield mode, given, trained
 
 
 @contextmanager
@@ -451,7 +445,7 @@ def _gradient(parameter: torch.Tensor) -> torch.Tensor:
 def _bytes_of(tensors: Sequence[torch.Tensor | None]) -> int:
     """Return the bytes of distinct storages, as torch's allocator rounds them up."""
     sizes = {
-        internals.storage_key(one): (one.untyped_storage().nbytes() + 63) // 64 * 64
+        internals.storage_key(one): aligned(one.untyped_storage().nbytes())
         for one in tensors
         if one is not None and internals.storage_key(one) is not None
     }

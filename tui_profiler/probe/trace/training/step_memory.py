@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.torch_compat.internals import storage_key
 from tui_profiler.probe.trace.tree.growing_tree import Place
+from tui_profiler.probe.trace.tree.lifetimes import aligned
 
 Integers: TypeAlias = NDArray[np.int64]
 
 GRADIENT, SAVED, RECOMPUTED, TEMPORARY = range(4)
-_ALIGNMENT = 64
 _ALIVE = -1
 
 
@@ -190,7 +190,7 @@ class StepMemory:
     def _begin(self, key: int, storage: torch.UntypedStorage, born: _Born) -> None:
         life = len(self._sizes)
         self._makers.append(born.place)
-        self._sizes.append((born.size_bytes + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT)
+        self._sizes.append(aligned(born.size_bytes))
         self._first.append(len(self._places))
         self._last.append(_ALIVE)
         self._kinds.append(RECOMPUTED if born.is_again else TEMPORARY)

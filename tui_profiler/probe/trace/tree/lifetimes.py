@@ -244,7 +244,7 @@ class Lifetimes:
         for tensor in tensors:
             key = storage_key(tensor)
             if key is not None and not self.is_known(key):
-                size = _aligned(tensor.untyped_storage().nbytes())
+                size = aligned(tensor.untyped_storage().nbytes())
                 self.live_bytes += size
                 self._follow(key, tensor.untyped_storage(), (None, size, self._log.calls))
         if self._log.calls == 0:
@@ -260,7 +260,7 @@ class Lifetimes:
             if key is not None and not self.is_known(key):
                 self._known.add(key)
                 storage = tensor.untyped_storage()
-                size = _aligned(storage.nbytes())
+                size = aligned(storage.nbytes())
                 self.live_bytes += size
                 self._start_bytes += size
                 released = partial(self._release, key, size)
@@ -332,7 +332,7 @@ class Lifetimes:
         self._log.free()
 
     def _begin(self, key: int, storage: torch.UntypedStorage, place: Place) -> None:
-        size = _aligned(storage.nbytes())
+        size = aligned(storage.nbytes())
         self.sized += 1
         self.live_bytes += size
         self._follow(key, storage, (place, size, self._log.calls))
@@ -356,7 +356,7 @@ class Lifetimes:
             key = storage_key(tensor)
             if key not in self._known:
                 self._known.add(key)
-                total += _aligned(tensor.untyped_storage().nbytes()) if key is not None else 0
+                total += aligned(tensor.untyped_storage().nbytes()) if key is not None else 0
         return total
 
 
@@ -392,5 +392,6 @@ def peak_memory(
     )
 
 
-def _aligned(size_bytes: int) -> int:
+def aligned(size_bytes: int) -> int:
+    """Return the bytes that torch's allocator takes for so many."""
     return (size_bytes + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
