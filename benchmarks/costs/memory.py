@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import torch
 from torchvision import models
 
+from benchmarks.costs.workspace import measured_workspace
 from tui_profiler.messages import InputSpec, PeakMemory, known
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.measured_peak import MeasuredPeak, measured_peak
@@ -43,6 +44,8 @@ class Row:
     macs: int
     predicted: PeakMemory
     measured: MeasuredPeak
+    workspace: int | None
+    """Measured; None on a GPU."""
 
     @property
     def weights_bytes(self) -> float:
@@ -115,8 +118,9 @@ def measured_row(name: str, batch: int, device: str) -> Row:
     inputs = Inputs(tuple(t.to(device) for t in subject.inputs.args), {}, subject.inputs.specs)
     made = trace(model, (inputs,))
     found = measured_peak(model, inputs)
+    workspace = measured_workspace(model, inputs) if device == "cpu" else None
     root = made.costs[0]
-    return Row(name, root.parameters, root.macs, made.done.peak_memory, found)
+    return Row(name, root.parameters, root.macs, made.done.peak_memory, found, workspace)
 
 
 def _line(row: Row, separator: str) -> str:
@@ -127,7 +131,7 @@ def _line(row: Row, separator: str) -> str:
         row.weights_bytes + row.foretold_bytes,
         row.weights_bytes + row.measured.peak_bytes,
     ]
-    scratch = row.measured.workspace_bytes
+    scratch = row.workspace
     tensors = row.measured.peak_bytes - (scratch or 0)
     return separator.join(
         [

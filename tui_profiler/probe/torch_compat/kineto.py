@@ -70,31 +70,26 @@ class Allocation(NamedTuple):
     size_bytes: int
     """Below 0 where memory is given back."""
     address: int
-    mark: int | None
-    """Identifies the innermost mark around it; None outside of all marks."""
     at: float = 0.0
     """Second of the profiler's clock, the time of day."""
 
 
-def allocations(events: Any, mark: str) -> list[Allocation]:
+def allocations(events: Any) -> list[Allocation]:
     """Return what was allocated and freed in a profile with memory events, in order of time.
 
     Args:
         events: of Kineto, of a profile that has ended.
-        mark: name of the ``record_function`` that allocations are told apart by.
     """
-    tree: list[Any] = events.experimental_event_tree()
-    pending: list[tuple[Any, int | None]] = [(event, None) for event in tree]
+    pending: list[Any] = list(events.experimental_event_tree())
     found: list[tuple[int, Allocation]] = []
     while pending:
-        event, around = pending.pop()
+        event = pending.pop()
         if event.name == "[memory]":
             extra = event.extra_fields
             size, address = int(extra.alloc_size), int(extra.ptr or 0)
             began = event.start_time_ns
-            found.append((began, Allocation(size, address, around, began / 1e9)))
-        inside = event.id if event.name == mark else around
-        pending.extend((child, inside) for child in event.children)
+            found.append((began, Allocation(size, address, began / 1e9)))
+        pending.extend(event.children)
     return [allocation for _, allocation in sorted(found, key=lambda pair: pair[0])]
 
 
@@ -166,7 +161,7 @@ class Window:
         self.seen = [] if result is None else _read(result, self._offset)
         if self._with_memory and hasattr(result, "experimental_event_tree"):
             self.allocations = [
-                one._replace(at=one.at + self._offset / 1e9) for one in allocations(result, "")
+                one._replace(at=one.at + self._offset / 1e9) for one in allocations(result)
             ]
         return self.seen
 

@@ -1,11 +1,8 @@
 """The most memory that one real forward allocates, to hold the prediction against.
 
-1. On the CPU every allocation is an event of ``torch.profiler``. A plain forward gives the peak. A
-   second one, with a mark around each operator that the dispatcher sees, tells tensors apart from
-   what an operator allocates and frees before it returns. Workspace is what that adds: the peak
-   less the peak of the tensors alone, which may be at another moment.
+1. On the CPU every allocation is an event of ``torch.profiler``.
 2. On CUDA the caching allocator's own statistics give the peak, from before the first forward: what
-   that one allocates and keeps (cuBLAS's workspace) is in it. Workspace is not told apart.
+   that one allocates and keeps (cuBLAS's workspace) is in it.
 3. Libraries that bypass torch's allocators (MKL's packing buffers, thread stacks) are not seen.
 """
 
@@ -14,18 +11,15 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
-from torch.profiler import ProfilerActivity, profile, record_function
+from torch.profiler import ProfilerActivity, profile
 
 from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
-from tui_profiler.probe.torch_compat.internals import Operator, TorchDispatchMode, storage_key
+from tui_profiler.probe.torch_compat.internals import storage_key
 from tui_profiler.probe.torch_compat.kineto import Allocation, allocations
 from tui_profiler.probe.trace.failure import ForwardError
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trace.tree.weights import held_bytes, weight_storages
-
-MARK = "tui-profiler: operator"
-"""Name of the marks around operators in the profiler's events."""
 
 _Forward: TypeAlias = Callable[[], object]
 
@@ -40,10 +34,6 @@ class MeasuredPeak:
     """Storages of the inputs, which live all the time."""
     allocated_bytes: int
     """The most that the forward had allocated at once: activations and workspace."""
-    workspace_bytes: int | None
-    """Of ``allocated_bytes``, what scratch adds to the tensors; None where it is not known."""
-    allocations: int | None
-    """Allocations made; None where only the peak is counted."""
     kept_bytes: int = 0
     """Of caches that the first forward makes and the model keeps."""
 
@@ -56,8 +46,8 @@ class MeasuredPeak:
 def measured_peak(model: torch.nn.Module, inputs: Inputs) -> MeasuredPeak:
     """Run ``model`` for real and measure the most memory that a forward allocates.
 
-    It runs three times without gradients: to warm up, to measure, and on the CPU once more to tell
-    workspace apart. Attributes, buffers and random generators are put back afterwards.
+    It runs twice without gradients: to warm up, and to measure. Attributes, buffers and random
+    generators are put back afterwards.
 
     Raises:
         ForwardError: the model raised.
@@ -74,8 +64,12 @@ def measured_peak(model: torch.nn.Module, inputs: Inputs) -> MeasuredPeak:
     try:
         with torch.no_grad():
             if device.type == "cuda":
-                return MeasuredPeak(str(device), size, _peak_on_cuda(forward, device), None, None)
-            return _on_cpu(model, forward, str(device), size)
+                return MeasuredPeak(str(device), size, _peak_on_cuda(forward, device))
+            forward()
+            kept = held_bytes(model) - sum(
+                sum(storages.values()) for storages in weight_storages(model)
+            )
+            return MeasuredPeak(str(device), size, most_alive(_events(forward)), kept)
     except (Exception, SystemExit) as error:
         raise ForwardError(error, "") from error
     finally:
@@ -89,7 +83,7 @@ def most_allocated(forward: Callable[[], object], device: torch.device) -> int:
     """
     if device.type == "cuda":
         return _peak_on_cuda(forward, device)
-    return _most_alive(_events(forward))
+    return most_alive(_events(forward))
 
 
 def _device(model: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> torch.device:
@@ -107,78 +101,27 @@ def _peak_on_cuda(forward: _Forward, device: torch.device) -> int:
     return torch.cuda.max_memory_allocated(device) - before
 
 
-def _on_cpu(
-    model: torch.nn.Module, forward: _Forward, device: str, inputs_bytes: int
-) -> MeasuredPeak:
-    forward()
-    kept = held_bytes(model) - sum(sum(storages.values()) for storages in weight_storages(model))
-    plain = _events(forward)
-
-    def marked() -> object:
-        with _Marks():  # type: ignore[no-untyped-call] # torch has no types here
-            return forward()
-
-    events = _events(marked)
-    return MeasuredPeak(
-        device=device,
-        inputs_bytes=inputs_bytes,
-        allocated_bytes=(peak := _most_alive(plain)),
-        workspace_bytes=max(0, peak - _most_alive(events, without=_scratch(events))),
-        allocations=sum(event.size_bytes > 0 for event in plain),
-        kept_bytes=kept,
-    )
-
-
-class _Marks(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types here
-    """Puts a mark around every operator that the dispatcher sees."""
-
-    def __torch_dispatch__(
-        self,
-        func: Operator,
-        types: Sequence[type],
-        args: tuple[object, ...] = (),
-        kwargs: dict[str, object] | None = None,
-    ) -> object:
-        with record_function(MARK):
-            return func(*args, **(kwargs or {}))
-
-
 def _events(forward: _Forward) -> list[Allocation]:
     """Return what a forward allocates and frees, in time order; its output is kept until then."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as events:
         output = forward()
     results: Any = events.profiler
-    found = allocations(results.kineto_results, MARK)
+    found = allocations(results.kineto_results)
     del output
     return found
 
 
-def _scratch(events: Sequence[Allocation]) -> frozenset[int]:
-    """Return the positions of allocations that end under the mark under which they were made."""
-    began: dict[int, int] = {}
-    found = set()
-    for position, event in enumerate(events):
-        if event.size_bytes > 0:
-            began[event.address] = position
-            continue
-        start = began.pop(event.address, None)
-        if start is not None and event.mark is not None and events[start].mark == event.mark:
-            found.add(start)
-    return frozenset(found)
-
-
-def _most_alive(events: Sequence[Allocation], without: frozenset[int] = frozenset()) -> int:
-    """Return the most bytes alive at once, but for allocations at the positions in ``without``.
+def most_alive(events: Sequence[Allocation]) -> int:
+    """Return the most bytes alive at once.
 
     Frees of what was there before the forward (a cache that it replaces) are left out.
     """
     began: dict[int, int] = {}
     live = peak = 0
-    for position, event in enumerate(events):
+    for event in events:
         if event.size_bytes > 0:
-            size = 0 if position in without else event.size_bytes
-            began[event.address] = size
-            live += size
+            began[event.address] = event.size_bytes
+            live += event.size_bytes
         else:
             live -= began.pop(event.address, 0)
         peak = max(peak, live)

@@ -88,8 +88,6 @@ class Admitted(Struct, frozen=True):
 
     overloads: frozenset[tuple[str, str]]
     """(``aten::add``, ``Tensor``); the overload is empty for the default one."""
-    known: frozenset[tuple[str, str]]
-    """All that are registered, in the same form."""
     names: frozenset[str]
     """``aten::add``, where every overload is admitted: TorchScript chooses one by its arguments."""
     known_names: frozenset[str]
@@ -114,7 +112,6 @@ def _by_rule(_count: int) -> Admitted:
     refused = {name for name, _ in known - overloads}
     return Admitted(
         frozenset(overloads),
-        frozenset(known),
         frozenset(name for name, _ in overloads if name not in refused),
         frozenset(name for name, _ in known),
     )

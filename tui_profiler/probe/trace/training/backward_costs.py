@@ -41,7 +41,6 @@ class StepCosts:
 
     def __init__(self, stack: ModuleStack, memory: StepMemory) -> None:
         self._stack = stack
-        self._places = stack.places
         self._memory = memory
         self._owners = _owners(stack.places)
         self._next = internals.sequence_number()

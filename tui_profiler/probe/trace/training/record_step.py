@@ -243,7 +243,7 @@ class _StepRun:
     ) -> tuple[Recording, RecordedStep]:
         model = self._model
         places = Places(model, name)
-        self._stack = stack = ModuleStack(places)
+        stack = ModuleStack(places)
         keys, buffers = weight_storages(model)
         tensors = list(stored_tensors(model))
         inside = tensors_in((given.args, given.kwargs))
