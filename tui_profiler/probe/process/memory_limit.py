@@ -114,7 +114,7 @@ def lift() -> None:
 
 def with_limit(failed: Failed, error: BaseException) -> Failed:
     """Return a failure with the limit that was hit; as it is where memory was not the cause."""
-    if _Here.most_bytes is None or not any(map(_ran_out, _chain(error))):
+    if _Here.most_bytes is None or not any(map(_ran_out, chain_of(error))):
         return failed
     limit = f"the memory limit is {_gib(_Here.most_bytes)}: {_Here.words}"
     wanted = _wanted_bytes(error)
@@ -132,7 +132,8 @@ def with_limit(failed: Failed, error: BaseException) -> Failed:
     return replace(failed, why=failed.why or why, remedies=tuple(remedies.values()))
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def chain_of(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and those that it was raised because of."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -150,7 +151,7 @@ def _ran_out(error: BaseException) -> bool:
 
 def _wanted_bytes(error: BaseException) -> int | None:
     """Return what torch's allocator was asked for in vain; None where another one was asked."""
-    found = (_WANTED.search(str(one)) for one in _chain(error) if isinstance(one, RuntimeError))
+    found = (_WANTED.search(str(one)) for one in chain_of(error) if isinstance(one, RuntimeError))
     return next((int(match[1]) for match in found if match), None)
 
 

@@ -16,6 +16,7 @@ from torch.utils.data import dataloader
 
 from tui_profiler.messages import Figure, Unknown
 from tui_profiler.messages.failure import MemoryPart
+from tui_profiler.probe.process.memory_limit import chain_of
 from tui_profiler.probe.process.source_line import is_users
 from tui_profiler.probe.torch_compat.modules import each_module
 from tui_profiler.probe.torch_compat.threads import called_module
@@ -37,14 +38,11 @@ _ENGINE = "_engine_run_backward"
 
 def memory_error(error: BaseException | None) -> BaseException | None:
     """Return the error of an allocator that an error is, or was raised because of; else None."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        if isinstance(error, MemoryError | torch.OutOfMemoryError):
-            return error
-        if isinstance(error, RuntimeError) and wanted_memory(error):
-            return error
-        error = error.__cause__ or error.__context__
+    for one in chain_of(error):
+        if isinstance(one, MemoryError | torch.OutOfMemoryError):
+            return one
+        if isinstance(one, RuntimeError) and wanted_memory(one):
+            return one
     return None
 
 

@@ -81,10 +81,6 @@ class _Calling:
         with contextlib.suppress(OSError):  # Someone else has cleaned up, or may write no more.
             self.path.unlink(missing_ok=True)
 
-    def abandon(self) -> None:
-        """Let go of it in a forked child: it is the parent's."""
-        self.socket.close()
-
 
 @dataclass
 class _Served:
@@ -136,7 +132,7 @@ class Server:
         """Let viewers call for an observer."""
         calling = None
         try:
-            calling = _calling_at(observer.program.name, next(_ORDINALS))
+            calling = _calling_for(observer)
             self._begin_with(_Served(observer, calling, is_called_at=True))
         except (
             OSError,
@@ -163,7 +159,7 @@ class Server:
         observer.admit(link, "")
         calling, why = None, ""
         try:
-            calling = _calling_at(observer.program.name, next(_ORDINALS))
+            calling = _calling_for(observer)
         except (OSError, rendezvous.NoPlaceError) as error:
             why = str(error)
         try:
@@ -257,7 +253,7 @@ class Server:
                 served.calling.close()
                 served.calling = None
                 try:
-                    served.calling = self._calling(served)
+                    served.calling = _calling_for(served.observer)
                 except (OSError, rendezvous.NoPlaceError) as error:
                     warnings.warn(f"tui-profiler: nobody can attach: {error}", stacklevel=1)
 
@@ -365,7 +361,7 @@ class Server:
         for one in self._watched.values():
             one.observer.forget()
             if one.calling is not None:
-                one.calling.abandon()
+                one.calling.socket.close()  # Its name is the parent's.
         self._wake_reader.close()
         self._wake_writer.close()
         self._begin()
@@ -380,11 +376,8 @@ class Server:
     def _serve_in_child(self, served: _Served) -> None:
         # Where there is no place for a socket, the parent has said so.
         with contextlib.suppress(OSError, rendezvous.NoPlaceError):
-            served.calling = self._calling(served)
+            served.calling = _calling_for(served.observer)
         self._serve(served)
-
-    def _calling(self, served: _Served) -> _Calling:
-        return _calling_at(served.observer.program.name, next(_ORDINALS))
 
     def _end_of_program(self) -> None:
         """End the thread, which removes the sockets; they are removed in any case."""
@@ -398,18 +391,15 @@ class Server:
                 served.calling.close()
 
 
-def _calling_at(name: str, ordinal: int) -> _Calling:
-    """Listen for this process's model; the socket gets its name once it listens.
-
-    Args:
-        name: of the model.
-        ordinal: tells several in this process apart.
+def _calling_for(observer: Observer) -> _Calling:
+    """Listen for a model of this process; the socket gets its name once it listens.
 
     Raises:
         NoPlaceError: there is no place for sockets.
         OSError: it cannot be made.
     """
-    path = rendezvous.socket_path(rendezvous.directory(), os.getpid(), ordinal, name)
+    folder, name = rendezvous.directory(), observer.program.name
+    path = rendezvous.socket_path(folder, os.getpid(), next(_ORDINALS), name)
     unnamed = path.with_suffix(".new")
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -7,6 +7,7 @@ looked up in the tables of the ``AutoModel`` classes, what generates first.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -177,7 +178,8 @@ def _own(library: ModuleType, config: Config, stated: str) -> Choice:
     models = [name for name in config.auto_map if name.startswith("AutoModel")]
     if not models:
         raise errors.wrong_request(
-            f"{config.shown} brings code, and none of it is a model: {_map(config)}"
+            f"{config.shown} brings code, and none of it is a model:"
+            f" {errors.in_words([str(name) for name in config.auto_map])}"
         )
     matching = [name for name in models if _class_of(config.auto_map[name]) == stated]
     auto_name = (matching or models)[0]
@@ -187,18 +189,13 @@ def _own(library: ModuleType, config: Config, stated: str) -> Choice:
             f"transformers here has no {auto_name}, which {config.shown} asks for"
         )
 
-    def from_config(value: Any, dtype: torch.dtype) -> Any:
-        return auto.from_config(value, trust_remote_code=True, dtype=dtype)
-
-    def from_pretrained(source: Any, **named: Any) -> Any:
-        return auto.from_pretrained(source, trust_remote_code=True, **named)
-
     name = _class_of(config.auto_map[auto_name])
-    return Choice(name, "in its own code, as trusted", from_config, from_pretrained)
-
-
-def _map(config: Config) -> str:
-    return errors.in_words([str(name) for name in config.auto_map])
+    return Choice(
+        name,
+        "in its own code, as trusted",
+        partial(auto.from_config, trust_remote_code=True),
+        partial(auto.from_pretrained, trust_remote_code=True),
+    )
 
 
 def _stated_dtype(config: Config) -> torch.dtype | None:

@@ -203,11 +203,7 @@ def _only_name(module: ModuleType, shown: str) -> str:
     """
     if callable(getattr(module, _MODEL_NAME, None)):
         return _MODEL_NAME
-    classes = [
-        name
-        for name, value in vars(module).items()
-        if _is_module_class(value) and value.__module__ == module.__name__
-    ]
+    classes = _own_classes(module)
     if len(classes) == 1:
         return classes[0]
     names = _loadable_names(module)
@@ -225,11 +221,7 @@ def _only_name(module: ModuleType, shown: str) -> str:
 def _loadable_names(module: ModuleType) -> list[str]:
     """Name what could give a model: module classes, modules, functions, in this order."""
     own = {name: value for name, value in vars(module).items() if not name.startswith("_")}
-    classes = [
-        name
-        for name, value in own.items()
-        if _is_module_class(value) and value.__module__ == module.__name__
-    ]
+    classes = [name for name in _own_classes(module) if name in own]
     instances = [name for name, value in own.items() if isinstance(value, torch.nn.Module)]
     functions = [
         name
@@ -239,8 +231,15 @@ def _loadable_names(module: ModuleType) -> list[str]:
     return classes + instances + functions
 
 
-def _is_module_class(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, torch.nn.Module)
+def _own_classes(module: ModuleType) -> list[str]:
+    """Name the module classes that are defined there."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, type)
+        and issubclass(value, torch.nn.Module)
+        and value.__module__ == module.__name__
+    ]
 
 
 def _imported(name: str, shown: str) -> ModuleType:
@@ -339,18 +338,15 @@ def _check_arguments(
             if parameter.default is parameter.empty
             and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         ]
+        takes = errors.in_words(list(signature.parameters), 8)
         sample = json.dumps({parameter.name: _sample(parameter) for parameter in wanted})
         raise errors.wrong_request(
-            f"{shown}{_brief(signature)} cannot be called with these arguments: {error}",
+            f"{shown}({takes}) cannot be called with these arguments: {error}",
             (f"--args '{sample}'", "passes what it needs")
             if wanted
             else (f"tui-profiler {shown}", "without --args"),
             at=_defined_at(factory),
         ) from error
-
-
-def _brief(signature: inspect.Signature) -> str:
-    return f"({errors.in_words(list(signature.parameters), 8)})"
 
 
 def _sample(parameter: inspect.Parameter) -> object:
