@@ -24,82 +24,68 @@ from tui_profiler.probe.trace.trace import Trace
 from tui_profiler.probe.worker.parameter_requests import measured, refuse
 
 
-class NodeReplay:
-    """Replays nodes of one model.
+def replay(
+    index: int,
+    model: nn.Module,
+    nodes: Sequence[messages.Node],
+    energy: EnergyWatch,
+    forward: Callable[[], object],
+    is_over: Callable[[], bool],
+    pace: Pace | None = None,
+) -> messages.Replayed:
+    """Replay a node of a model, for a quarter of a minute at least.
 
     Args:
+        index: of the node.
         model: the root; restored afterwards.
         nodes: its tree.
         energy: the counters.
+        forward: runs the model once.
+        is_over: returns whether to stop.
         pace: the clock; None for the real one.
     """
+    if not 0 <= index < len(nodes):
+        return refused(index, f"the tree has no node {index}")
+    node = nodes[index]
+    if node.kind == "op":
+        return refused(index, "an operator cannot run alone: replay its module")
+    first = next(model.parameters(), None)
+    device = torch.device("cpu") if first is None else first.device
+    counter = _counter(energy, device)
+    if isinstance(counter, messages.Unknown):
+        return refused(index, counter.reason)
 
-    def __init__(
-        self,
-        model: nn.Module,
-        nodes: Sequence[messages.Node],
-        energy: EnergyWatch,
-        pace: Pace | None = None,
-    ) -> None:
-        self._model = model
-        self._nodes = nodes
-        self._energy = energy
-        self._pace = pace
+    def wait() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
 
-    def run(
-        self, index: int, forward: Callable[[], object], is_over: Callable[[], bool]
-    ) -> messages.Replayed:
-        """Replay a node, for a quarter of a minute at least.
+    snapshot = Snapshot(model)
+    try:
+        found = captured(model, node.path, forward)
+        if isinstance(found, messages.Unknown):
+            return refused(index, found.reason)
+        return Replayer(energy, counter, is_over, pace).run(index, _call_of(found), wait)
+    except Exception as error:  # The user's module may raise anything when run alone.
+        return refused(index, f"it fails when run alone: {type(error).__name__}: {error}")
+    finally:
+        snapshot.restore()
 
-        Args:
-            index: of the node.
-            forward: runs the model once.
-            is_over: returns whether to stop.
-        """
-        if not 0 <= index < len(self._nodes):
-            return refused(index, f"the tree has no node {index}")
-        node = self._nodes[index]
-        if node.kind == "op":
-            return refused(index, "an operator cannot run alone: replay its module")
-        counter = self._counter()
-        if isinstance(counter, messages.Unknown):
-            return refused(index, counter.reason)
-        snapshot = Snapshot(self._model)
-        try:
-            found = captured(self._model, node.path, forward)
-            if isinstance(found, messages.Unknown):
-                return refused(index, found.reason)
-            replayer = Replayer(self._energy, counter, is_over, self._pace)
-            return replayer.run(index, _call_of(found), self._wait)
-        except Exception as error:  # The user's module may raise anything when run alone.
-            return refused(index, f"it fails when run alone: {type(error).__name__}: {error}")
-        finally:
-            snapshot.restore()
 
-    @property
-    def _device(self) -> torch.device:
-        first = next(self._model.parameters(), None)
-        return torch.device("cpu") if first is None else first.device
-
-    def _counter(self) -> messages.EnergyTotals | messages.Unknown:
-        """Return the energy counter of the model's device."""
-        counters, device = self._energy.totals(), self._device
-        if isinstance(counters, messages.Unknown):
-            return counters
-        if device.type == "cpu":
-            found = [one for one in counters if one.of == "package"]
-        elif device.type == "cuda":
-            gpu = _gpu_of(device.index or 0)
-            found = [one for one in counters if one.of == "gpu" and one.gpu == gpu]
-        else:
-            found = []
-        if not found:
-            return messages.Unknown(f"no energy counter for {device}")
-        return messages.Unknown(found[0].why) if found[0].why else found[0]
-
-    def _wait(self) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+def _counter(energy: EnergyWatch, device: torch.device) -> messages.EnergyTotals | messages.Unknown:
+    """Return the energy counter of a device."""
+    counters = energy.totals()
+    if isinstance(counters, messages.Unknown):
+        return counters
+    if device.type == "cpu":
+        found = [one for one in counters if one.of == "package"]
+    elif device.type == "cuda":
+        gpu = _gpu_of(device.index or 0)
+        found = [one for one in counters if one.of == "gpu" and one.gpu == gpu]
+    else:
+        found = []
+    if not found:
+        return messages.Unknown(f"no energy counter for {device}")
+    return messages.Unknown(found[0].why) if found[0].why else found[0]
 
 
 def _call_of(found: Captured) -> Callable[[], None]:
@@ -202,5 +188,5 @@ class Interruptions:
                 asked.append(request)
             return bool(asked) or self._link.is_closed
 
-        replay = NodeReplay(self._model, self._traced.nodes, self._energy)
-        self._link.send(replay.run(node, forward, is_interrupted))
+        of = self._model, self._traced.nodes, self._energy
+        self._link.send(replay(node, *of, forward, is_interrupted))

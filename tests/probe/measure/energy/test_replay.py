@@ -16,7 +16,7 @@ from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.probe.measure.energy.replay import Captured, Pace, Replayer, captured
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.trace import Trace, trace
-from tui_profiler.probe.worker.interruptions import NodeReplay
+from tui_profiler.probe.worker.interruptions import replay
 
 IDLE_WATTS = 50.0
 SENSOR_SECONDS, SEEN_SECONDS = 0.1, 0.025
@@ -210,10 +210,10 @@ def test_a_real_module_runs_by_itself_and_is_left_as_it_was(energy: EnergyWatch)
     net, made_of, forward = made()
     net.train()  # Its statistics would change with every call.
     before = {name: value.clone() for name, value in net.state_dict().items()}
-    replay = NodeReplay(net, made_of.nodes, energy, Pace(least_seconds=0.6))
+    pace = Pace(least_seconds=0.6)
     node = index_of(made_of, "block")
 
-    found = replay.run(node, forward, lambda: False)
+    found = replay(node, net, made_of.nodes, energy, forward, lambda: False, pace)
 
     assert found.why_none == ""
     assert (found.node, found.of, len(found.replays)) == (node, "by the clock", 3)
@@ -259,9 +259,8 @@ def test_an_input_that_remembers_is_not_replayed() -> None:
 )
 def test_what_cannot_be_replayed_says_why(energy: EnergyWatch, path: str, reason: str) -> None:
     net, made_of, forward = made()
-    replay = NodeReplay(net, made_of.nodes, energy)
 
-    found = replay.run(index_of(made_of, path), forward, lambda: False)
+    found = replay(index_of(made_of, path), net, made_of.nodes, energy, forward, lambda: False)
 
     assert (found.replays, found.why_none) == ((), reason)
 
@@ -270,9 +269,8 @@ def test_without_a_counter_nothing_is_run() -> None:
     net, made_of, _ = made()
     ran: list[int] = []
     watch = EnergyWatch([])
-    replay = NodeReplay(net, made_of.nodes, watch)
 
-    found = replay.run(0, lambda: ran.append(1), lambda: False)
+    found = replay(0, net, made_of.nodes, watch, lambda: ran.append(1), lambda: False)
 
     assert found.why_none == "energy counters have not been read yet"
     assert not ran
@@ -289,18 +287,16 @@ def test_a_module_that_fails_by_itself_is_a_reason(energy: EnergyWatch) -> None:
         net.head.forward = broken  # type: ignore[method-assign]
         return answer
 
-    replay = NodeReplay(net, made_of.nodes, energy)
-    found = replay.run(index_of(made_of, "head"), once, lambda: False)
+    found = replay(index_of(made_of, "head"), net, made_of.nodes, energy, once, lambda: False)
 
     assert found.why_none == "it fails when run alone: ValueError: only inside of the model"
 
 
 def test_another_request_ends_it(energy: EnergyWatch) -> None:
     net, made_of, forward = made()
-    replay = NodeReplay(net, made_of.nodes, energy)
     began = time.monotonic()
 
-    found = replay.run(index_of(made_of, "head"), forward, lambda: True)
+    found = replay(index_of(made_of, "head"), net, made_of.nodes, energy, forward, lambda: True)
 
     assert found.why_none == "cancelled by another request"
     assert time.monotonic() - began < 2
