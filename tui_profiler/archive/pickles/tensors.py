@@ -305,29 +305,26 @@ def entry_of(
         return "has a shape or strides of 2**62 elements or more, or more axes than torch allows"
     bits = BITS[tensor.dtype]
     total = -(-elements * bits // 8)
+    start = None
     if tensor.storage is None:
         storage = Storage(f"{file}:{name}", 0, file, None)
-        return _entry(name, tensor, storage, (total, None), otherwise)
-    storage = storages.locate(tensor.storage)
-    claimed = -(-tensor.storage.elements * BITS[tensor.storage.dtype] // 8)
-    if claimed != storage.bytes:
-        return f"has a storage of {claimed} bytes by the pickle, and of {storage.bytes} in the file"
-    if tensor.is_sparse:
-        return _entry(name, tensor, storage, (total, None), otherwise)
-    reached = tensor_layout.elements_reached(tensor.shape, tensor.strides, tensor.offset_elements)
-    needed = -(-reached * bits // 8)
-    if needed > storage.bytes:
-        return f"reaches to byte {needed} of a storage of {storage.bytes} bytes"
-    start = None
-    if storage.start is not None and tensor.is_plain:
-        start = storage.start + tensor.offset_elements * bits // 8
-    return _entry(name, tensor, storage, (total, start), otherwise)
-
-
-def _entry(
-    name: str, tensor: Described, storage: Storage, extent: tuple[int, int | None], otherwise: Role
-) -> TensorEntry:
-    total, start = extent
+    else:
+        storage = storages.locate(tensor.storage)
+        claimed = -(-tensor.storage.elements * BITS[tensor.storage.dtype] // 8)
+        if claimed != storage.bytes:
+            return (
+                f"has a storage of {claimed} bytes by the pickle, and of {storage.bytes} in the"
+                " file"
+            )
+        if not tensor.is_sparse:
+            reached = tensor_layout.elements_reached(
+                tensor.shape, tensor.strides, tensor.offset_elements
+            )
+            needed = -(-reached * bits // 8)
+            if needed > storage.bytes:
+                return f"reaches to byte {needed} of a storage of {storage.bytes} bytes"
+            if storage.start is not None and tensor.is_plain:
+                start = storage.start + tensor.offset_elements * bits // 8
     return TensorEntry(
         name,
         tensor.shape,

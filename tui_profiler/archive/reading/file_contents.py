@@ -130,14 +130,13 @@ class Verdict(Struct, frozen=True):
 def with_tensors(found: Found, tensors: Sequence[TensorEntry]) -> Found:
     """Return it with tensors, of which the known buffers are marked, and their sums."""
     marked = tuple(_with_known_buffers(tensors))
+    storages = {tensor.storage: tensor.storage_bytes for tensor in marked}
     return structs.replace(
-        found, tensors=marked, bytes=bytes_of_storages(marked), parameters=parameters_of(marked)
+        found,
+        tensors=marked,
+        bytes=sum(storages.values()),
+        parameters=parameters_of(marked),
     )
-
-
-def bytes_of_storages(tensors: Iterable[TensorEntry]) -> int:
-    """Return the bytes of every storage that a tensor uses, each once."""
-    return sum({tensor.storage: tensor.storage_bytes for tensor in tensors}.values())
 
 
 def parameters_of(tensors: Iterable[TensorEntry]) -> int:
