@@ -53,6 +53,13 @@ class Nodes:
         """Return the nodes of several."""
         return np.array([self.of(place) for place in places], np.int64)
 
+    def summed(self, values: Integers) -> Integers:
+        """Return the values of nodes (nodes,) with those of everything below each."""
+        total = np.array(values)
+        for index in range(len(total) - 1, 0, -1):
+            total[self.parents[index]] += total[index]
+        return total
+
 
 def cost_message(
     nodes: Nodes,
@@ -79,9 +86,7 @@ def cost_message(
     found = [costs.of_place.get(id(place), empty) for place in nodes.order]
     own = rolled_up(nodes.parents, [one.own for one in found], _owners(nodes, trained))
     again = rolled_up(nodes.parents, [one.recomputed for one in found], ())
-    total = np.array(saved)
-    for index in range(len(total) - 1, 0, -1):
-        total[nodes.parents[index]] += total[index]
+    total = nodes.summed(saved)
     kept = [
         node
         for node, cost in enumerate(own)
@@ -299,9 +304,7 @@ def _checkpointing(curve: Curve, flops: Sequence[int], base: int) -> Iterator[Ch
     Modules with parts are looked at one by one, and blocks of one class beside each other together.
     """
     nodes, lives = curve.nodes, curve.lives
-    saved = saved_bytes(nodes, lives)
-    for index in range(len(saved) - 1, 0, -1):
-        saved[nodes.parents[index]] += saved[index]
+    saved = nodes.summed(saved_bytes(nodes, lives))
     least = LEAST_SAVED * saved[0] if len(saved) else 0
     single = [
         node
