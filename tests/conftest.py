@@ -13,7 +13,8 @@
    processes that are started later inherit them.
 8. While pytest collects tests, the garbage collector is off: imported objects stay, and visiting
    them again and again took a third of the time.
-9. Programs that are started end without a search for garbage (``python_start``).
+9. As pytest ends, what there is is frozen: pytest would look for garbage in it twice, Python again.
+10. Programs that are started end without a search for garbage (``python_start``).
 """
 
 from __future__ import annotations
@@ -46,6 +47,11 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure() -> None:
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

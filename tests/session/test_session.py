@@ -42,6 +42,8 @@ from tui_profiler.session.apply import (
     MAX_TICKS,
 )
 
+pytestmark = pytest.mark.usefixtures("old_objects_frozen")  # Garbage is looked for.
+
 
 def test_a_tree_is_shown_only_when_it_is_whole() -> None:
     session = folded(TRACED[:-1])

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from tui_profiler.probe.torch_compat.forward_kind import Kind, kind_of
 
+pytestmark = pytest.mark.usefixtures("old_objects_frozen")  # Garbage is looked for.
+
 MODEL = nn.Linear(2, 2)
 
 

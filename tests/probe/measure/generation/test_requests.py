@@ -32,6 +32,8 @@ from tests.probe.measure.generation.language_models import (  # needs transforme
 from tui_profiler.messages import TokenCache, Unknown
 from tui_profiler.probe.measure.generation.requests import ENCODED, NO_REQUEST, Requests
 
+pytestmark = pytest.mark.usefixtures("old_objects_frozen")  # Garbage is looked for.
+
 MODELS: dict[str, Callable[[], Any]] = {
     "llama": llama,
     "qwen moe": qwen_moe,
