@@ -45,7 +45,7 @@ _MOST_PARTS = 8
 _MOST = 1000
 """Modules listed; a longer list would be looked through by nobody, and cost a tick."""
 _FIGURES = 45
-"""Cells of the table's figures: shape 15, MAC 6, bytes 10, ms 6, % 5, class 3."""
+"""Cells of the table's figures: shape 15, MAC 6, bytes 9, ms 7, % 5, class 3."""
 
 
 class NodeContext(Struct, frozen=True):
@@ -292,7 +292,7 @@ def _backward(look: Look) -> tuple[Line, ...]:
 
 
 def _heading(look: Look) -> Line:
-    figures = "shape".ljust(15) + "MAC".rjust(6) + "bytes".rjust(10) + "ms".rjust(6) + "%".rjust(5)
+    figures = "shape".ljust(15) + "MAC".rjust(6) + "bytes".rjust(9) + "ms".rjust(7) + "%".rjust(5)
     return row(((f"{fit('name', _name_cells(look))} {figures}", "muted"),), EMPTY, look)
 
 
@@ -311,8 +311,8 @@ def _item(item: Inside, look: Look) -> Line:
             (f"{name} ", "ink"),
             (fit(axes, 14, look.glyphs.ellipsis) + " ", "muted"),
             (units.written(item.macs, units.count).rjust(6), "ink" if item.macs else "faint"),
-            (units.size(item.bytes).rjust(10), "ink"),
-            (seconds.rjust(6), "ink" if item.seconds is not None else "faint"),
+            (units.size(item.bytes).rjust(9), "ink"),
+            (seconds.rjust(7), "ink" if item.seconds is not None else "faint"),
             (units.written(item.share, units.share_cell, units.ZERO).rjust(5), "ink"),
             *letter(item),
         ),
