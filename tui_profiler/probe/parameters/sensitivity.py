@@ -31,8 +31,9 @@ from tui_profiler.probe.parameters.subjects import is_under
 from tui_profiler.probe.parameters.values import reach
 from tui_profiler.probe.process.wire_names import writable
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.torch_compat.forward_tokens import CACHES
 from tui_profiler.probe.torch_compat.internals import parameters_of, storage_key
-from tui_profiler.probe.torch_compat.kv_cache import NAMES, remade, tensors_of
+from tui_profiler.probe.torch_compat.kv_cache import remade, tensors_of
 from tui_profiler.probe.trace.snapshot import Snapshot
 
 _PROBES = 12
@@ -374,7 +375,7 @@ class Outputs:
         arguments, keywords = copies
         found = self._model(*arguments, **keywords)
         if isinstance(found, Mapping):
-            found = {name: value for name, value in found.items() if name not in NAMES}
+            found = {name: value for name, value in found.items() if name not in CACHES}
         return [tensor for tensor in tensors_of(found) if _is_of_numbers(tensor)]
 
 

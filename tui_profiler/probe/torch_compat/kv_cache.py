@@ -11,9 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from tui_profiler.probe.torch_compat.forward_inputs import TensorMaker
-
-NAMES = ("past_key_values", "cache_params", "state")
-"""Under which a forward returns its cache, and takes it."""
+from tui_profiler.probe.torch_compat.forward_tokens import CACHES
 
 ENCODED = "encoder_last_hidden_state"
 """Under which a forward returns what its encoder made."""
@@ -38,7 +36,7 @@ def kept_in(output: object) -> ReturnedCache | None:
     """Find the cache in what ``forward`` returned; None where it gave none that holds tensors."""
     if not isinstance(output, Mapping):
         return None
-    for name in NAMES:
+    for name in CACHES:
         cache = output.get(name)
         if cache is not None and (size_bytes := bytes_of(cache)):
             encoded = output.get(ENCODED)

@@ -17,6 +17,7 @@ from tui_profiler.probe.load.hugging_face import inputs
 from tui_profiler.probe.load.inputs.input_tensors import forward_parameters, specs_of
 from tui_profiler.probe.torch_compat import kv_cache
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs, TensorMaker
+from tui_profiler.probe.torch_compat.forward_tokens import CACHES
 
 _IDS = "input_ids"
 _MASK = "attention_mask"
@@ -54,7 +55,7 @@ def decode_call(
     if kept is None:
         if getattr(getattr(model, "config", None), "use_cache", None) is False:
             return Unknown('its config says "use_cache": false')
-        return Unknown(f"its forward returns no cache ({', '.join(kv_cache.NAMES)})")
+        return Unknown(f"its forward returns no cache ({', '.join(CACHES)})")
     if not parameters.takes(kept.name):
         return Unknown(f"its forward returns {kept.name}, and has no parameter of that name")
     if side and kept.encoded is None:
