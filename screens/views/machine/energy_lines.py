@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from tui_profiler.figures.units import energy, quantity, share, size, three_digits
+from tui_profiler.figures.units import energy, quantity, rough_energy, share, size, three_digits
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import EnergyTotals, Sample, Unknown
 from tui_profiler.queries.cost.energy import (
@@ -102,7 +102,7 @@ def _on_paper(look: Look) -> tuple[Line, ...]:
     found = energy_on_paper(look.session, look.node if look.tree is not None else 0)
     if not isinstance(found, PaperEnergy):
         return ()
-    between = f"~{energy(found.low)} to ~{energy(found.high)}"
+    between = f"~{rough_energy(found.low)} to ~{rough_energy(found.high)}"
     return (said("on paper", between, look), *words(found.source, look, indent=LABEL))
 
 

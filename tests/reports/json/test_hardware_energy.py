@@ -168,5 +168,5 @@ def test_the_table_marks_what_is_estimated() -> None:
 
     assert shown[-2:] == [
         "  energy           – no RAPL counters on this machine",
-        "                   ~215 nJ to ~4.51 µJ on paper, by Horowitz, ISSCC 2014, 45 nm at 0.9 V",
+        "                   ~220 nJ to ~4.5 µJ on paper, by Horowitz, ISSCC 2014, 45 nm at 0.9 V",
     ]

@@ -96,7 +96,7 @@ def test_what_was_measured_is_a_section_of_its_own() -> None:
         "  cache misses     – this recording is older than the figure",
         "  gpu              – no NVIDIA driver on this machine",
         "  energy           – this recording is older than the figure",
-        "                   ~215 nJ to ~4.51 µJ on paper, by Horowitz, ISSCC 2014, 45 nm at 0.9 V",
+        "                   ~220 nJ to ~4.5 µJ on paper, by Horowitz, ISSCC 2014, 45 nm at 0.9 V",
     ]
 
 

@@ -310,7 +310,7 @@ def test_without_a_counter_an_interval_on_paper_says_whose_it_is() -> None:
         "energy not measured",
         "per forward – no RAPL counters on this",
         "machine",
-        "on paper ~59.6 nJ to ~755 nJ",
+        "on paper ~60 nJ to ~750 nJ",
         "Horowitz, ISSCC 2014, 45 nm at 0.9",
         "V",
     ]

@@ -91,7 +91,7 @@ def test_a_leaf_is_laid_out_as_drawn():
         " energy ───────────────────────────────────────────────── not measured ",
         " per forward             –  this recording is older than the figure    ",
         # 115,605,504 multiply-adds of 4.6 pJ, 2,760,704 bytes of 12.5 to 325 pJ.
-        " on paper                ~566 µJ to ~1.43 mJ                           ",
+        " on paper                ~570 µJ to ~1.4 mJ                            ",
         "                         Horowitz, ISSCC 2014, 45 nm at 0.9 V          ",
         " working set             –  the kernel does not describe this          ",
         "                            machine's caches                           ",

@@ -372,7 +372,7 @@ def _energy(session: Session) -> Rows:
     rows = [("energy", f"{units.UNAVAILABLE} {found.reason}")]
     paper = energy_on_paper(session, 0)
     if isinstance(paper, PaperEnergy):
-        low, high = units.energy(paper.low), units.energy(paper.high)
+        low, high = units.rough_energy(paper.low), units.rough_energy(paper.high)
         rows.append(("", f"~{low} to ~{high} on paper, by {paper.source}"))
     return rows
 
