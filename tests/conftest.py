@@ -14,7 +14,6 @@
 8. While pytest collects tests, the garbage collector is off: imported objects stay, and visiting
    them again and again took a third of the time.
 9. As pytest ends, what there is is frozen: pytest would look for garbage in it twice, Python again.
-10. Programs that are started end without a search for garbage (``python_start``).
 """
 
 from __future__ import annotations
@@ -32,9 +31,6 @@ import pytest
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # Both are read when torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-_START, _PATH = str(Path(__file__).parent / "python_start"), os.environ.get("PYTHONPATH", "")
-if _START not in _PATH.split(os.pathsep):  # Workers of pytest-xdist have it from who starts them.
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_START, _PATH)))
 
 pytest_plugins = ["tests.skips"]
 _NUMBERS = count()

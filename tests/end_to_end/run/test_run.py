@@ -108,12 +108,6 @@ def script(folder: Path, text: str) -> Path:
     return path
 
 
-@pytest.fixture
-def ends_as_for_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have Python look for garbage as it ends (``tests/python_start``)."""
-    monkeypatch.delitem(ENVIRONMENT, "PYTHONPATH", raising=False)
-
-
 def run(*arguments: object, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, "run", *map(str, arguments)],
@@ -137,7 +131,6 @@ def plain(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.usefixtures("ends_as_for_users")
 def test_a_script_does_under_us_what_it_does_alone(tmp_path: Path) -> None:
     path, report = os.path.relpath(script(tmp_path, TRAINS)), tmp_path / "report.json"
     for ours in ("tui_profiler", "psutil", "platformdirs"):  # Of its folder it is the script's.
