@@ -27,15 +27,7 @@ from tui_profiler.verbs.outcome import DONE, MODEL_FAILED
 from ..options import verbs as options
 from ..settings.appearance import AppearanceOptions, look_options
 from ..settings.preferences import read_preferences
-from ..start.programs import (
-    candidates,
-    choose,
-    columns,
-    listening,
-    matching,
-    refused,
-    source_of,
-)
+from ..start.programs import candidates, choose, columns, listening, matching, refused, source_of
 from ..terminal.standard_output import put, require_terminal, say
 
 

@@ -40,15 +40,7 @@ from tui_profiler.queries.panel.state import is_stale
 from tui_profiler.session import EMPTY, Session
 
 from ..actions.footer import explorer_bar
-from ..actions.table import (
-    DEPTHS,
-    EXPLORER,
-    OF_FUNCTION,
-    Key,
-    bindings,
-    refusal,
-    textual_action,
-)
+from ..actions.table import DEPTHS, EXPLORER, OF_FUNCTION, Key, bindings, refusal, textual_action
 from ..common.base_app import BaseApp, own_keys
 from ..common.copy_export import CopyExport, ExportContent
 from ..common.narrow import NARROW_COLUMNS, is_narrow

@@ -18,13 +18,7 @@ from ..widgets.heading import Heading, Order
 from ..widgets.key_bar import key_bar
 from ..widgets.line_widgets import KeyBar, LinesWidget
 from ..widgets.rows import first_row
-from .picker import (
-    AS_FOUND,
-    HEAD_ROWS,
-    LOOK_AGAIN_SECONDS,
-    picker_heading,
-    picker_lines,
-)
+from .picker import AS_FOUND, HEAD_ROWS, LOOK_AGAIN_SECONDS, picker_heading, picker_lines
 from .programs import in_order
 
 _KEYS = (("↵", "show"), ("s", "sort"), ("↑↓", "move"), ("esc", "back"))

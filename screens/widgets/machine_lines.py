@@ -2,15 +2,7 @@
 
 from collections.abc import Callable
 
-from tui_profiler.figures.units import (
-    degrees,
-    energy,
-    quantity,
-    share,
-    size,
-    three_digits,
-    written,
-)
+from tui_profiler.figures.units import degrees, energy, quantity, share, size, three_digits, written
 from tui_profiler.formatting.canvas import sparkline
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Figure, Gpu, Sample, Unknown, known

@@ -2,11 +2,7 @@
 
 from tui_profiler.figures.units import thousands
 from tui_profiler.formatting.text import safe, width
-from tui_profiler.queries.panel.phrases import (
-    cached_events,
-    last_events,
-    overhead_text,
-)
+from tui_profiler.queries.panel.phrases import cached_events, last_events, overhead_text
 from tui_profiler.session import Session
 
 from .lines import EMPTY, Line, line_width

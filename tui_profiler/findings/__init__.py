@@ -5,11 +5,7 @@ from msgspec.structs import replace
 from tui_profiler.figures import units
 from tui_profiler.figures.units import energy
 from tui_profiler.findings.evidence.finding import Check, Finding, Gain, Kind
-from tui_profiler.findings.evidence.training_step import (
-    recorded_step,
-    share_of_step,
-    why_no_advice,
-)
+from tui_profiler.findings.evidence.training_step import recorded_step, share_of_step, why_no_advice
 from tui_profiler.findings.execution.autocast import bf16_autocast, fp16_autocast
 from tui_profiler.findings.execution.compile import compile_model
 from tui_profiler.findings.execution.compiled import graph_breaks, recompiles
@@ -32,12 +28,7 @@ from tui_profiler.findings.execution.training import (
 from tui_profiler.findings.model.attention import sdpa, static_kv_cache
 from tui_profiler.findings.model.int8_dynamic import int8_dynamic
 from tui_profiler.findings.model.no_ops import fold_conv_bn, remove_dropout_identity
-from tui_profiler.findings.model.operators import (
-    alignment,
-    channels_last,
-    fuse_activation,
-    upcast,
-)
+from tui_profiler.findings.model.operators import alignment, channels_last, fuse_activation, upcast
 from tui_profiler.findings.model.peak_activations import peak_activations
 from tui_profiler.findings.model.weights import pruning, quantise_weights, unused_parameters
 from tui_profiler.messages import Unknown

@@ -10,15 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from tui_profiler.gpus.driver import NEEDS_SECOND, most_memory_first
-from tui_profiler.messages import (
-    EccErrors,
-    Figure,
-    Gpu,
-    GpuLinks,
-    GpuProcess,
-    MigDevice,
-    Unknown,
-)
+from tui_profiler.messages import EccErrors, Figure, Gpu, GpuLinks, GpuProcess, MigDevice, Unknown
 
 # nvmlReturn_t. Written down here, since pynvml is imported only where there is a driver.
 _UNINITIALIZED, _NOT_SUPPORTED, _NOT_FOUND, _DRIVER_NOT_LOADED = 1, 3, 6, 9

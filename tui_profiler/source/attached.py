@@ -18,13 +18,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from tui_profiler.connection.rendezvous import (
-    Place,
-    is_same_user,
-    place_at,
-    places,
-    remove_if_deaf,
-)
+from tui_profiler.connection.rendezvous import Place, is_same_user, place_at, places, remove_if_deaf
 from tui_profiler.connection.wire import WireError, encode, message_decoder
 from tui_profiler.formatting.text import safe
 from tui_profiler.injection.processes import InjectionError

@@ -13,13 +13,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from tui_profiler.formatting.text import safe
-from tui_profiler.queries.cost.flat import (
-    COLUMN_WORDS,
-    Column,
-    FlatTable,
-    columns_of,
-    flat_table,
-)
+from tui_profiler.queries.cost.flat import COLUMN_WORDS, Column, FlatTable, columns_of, flat_table
 from tui_profiler.queries.time.node_seconds import node_seconds
 from tui_profiler.queries.tree.filter import read_filter
 from tui_profiler.session import Session, Tree

@@ -20,13 +20,7 @@ from ...widgets.key_bar import Keys
 from ...widgets.lines import EMPTY, Line
 from ...widgets.rows import Look, first_row, row, words
 from ..view_screen import RowsScreen
-from .lines import (
-    BY_EXECUTION,
-    head_lines,
-    health_heading,
-    health_lines,
-    ordered_rows,
-)
+from .lines import BY_EXECUTION, head_lines, health_heading, health_lines, ordered_rows
 
 
 class HealthScreen(RowsScreen):

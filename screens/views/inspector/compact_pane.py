@@ -35,13 +35,7 @@ from ...widgets.identity_lines import (
     work_lines,
 )
 from ...widgets.lines import EMPTY, Line, cut, line_width
-from ...widgets.machine_lines import (
-    busy,
-    machine_lines,
-    memory_text,
-    serving_lines,
-    serving_text,
-)
+from ...widgets.machine_lines import busy, machine_lines, memory_text, serving_lines, serving_text
 from ...widgets.rows import LABEL, Look, columns, finished, meter, row, without_colour
 from ...widgets.step_lines import node_step_lines, step_remarks, step_row
 from ...widgets.timing_lines import counted, in_unit, timing_lines, unit_of, why_not_measured

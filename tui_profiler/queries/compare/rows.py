@@ -7,11 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tui_profiler.queries.compare import comparison
-from tui_profiler.queries.compare.alignment import (
-    CHANGE_WORDS,
-    AlignedNode,
-    Alignment,
-)
+from tui_profiler.queries.compare.alignment import CHANGE_WORDS, AlignedNode, Alignment
 
 Order: TypeAlias = Literal["tree", "difference"]
 _CHANGES = {name: name for name in CHANGE_WORDS} | {

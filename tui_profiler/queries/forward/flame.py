@@ -22,13 +22,7 @@ from itertools import accumulate
 from msgspec import Struct
 
 from tui_profiler.formatting.canvas import split_cells
-from tui_profiler.queries.forward.strip import (
-    ELSEWHERE,
-    Segment,
-    Strip,
-    as_written,
-    weight,
-)
+from tui_profiler.queries.forward.strip import ELSEWHERE, Segment, Strip, as_written, weight
 from tui_profiler.queries.time.node_seconds import root_seconds
 from tui_profiler.session import Session, Tree
 

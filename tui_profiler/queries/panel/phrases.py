@@ -7,12 +7,7 @@ from tui_profiler.messages.failure import SCRIPT
 from tui_profiler.queries.cost.bound import known_macs
 from tui_profiler.queries.panel.playback import damage, origin
 from tui_profiler.queries.panel.remembered_tree import age, is_remembered, until_replaced
-from tui_profiler.queries.panel.state import (
-    ended_text,
-    running_stage,
-    seconds_text,
-    stage_name,
-)
+from tui_profiler.queries.panel.state import ended_text, running_stage, seconds_text, stage_name
 from tui_profiler.queries.time.forward_kinds import inputs, notes, phase
 from tui_profiler.queries.time.modes import is_training
 from tui_profiler.session import Session

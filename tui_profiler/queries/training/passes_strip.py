@@ -13,13 +13,7 @@ from msgspec.structs import replace
 from tui_profiler.formatting.canvas import split_cells
 from tui_profiler.messages import known
 from tui_profiler.queries.forward.flame import module_of
-from tui_profiler.queries.forward.strip import (
-    Segment,
-    Strip,
-    as_written,
-    divided,
-    laid_out,
-)
+from tui_profiler.queries.forward.strip import Segment, Strip, as_written, divided, laid_out
 from tui_profiler.queries.training.step import directions, timed_backward
 from tui_profiler.session import Session, Tree
 

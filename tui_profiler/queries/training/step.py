@@ -14,13 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from tui_profiler.figures.units import share as share_text
 from tui_profiler.figures.units import share_cell
-from tui_profiler.messages import (
-    Figure,
-    StepParts,
-    TrainingStep,
-    Unknown,
-    known,
-)
+from tui_profiler.messages import Figure, StepParts, TrainingStep, Unknown, known
 from tui_profiler.queries.cost.totals import was_run, why_no_times
 from tui_profiler.queries.training.outside import outside_words
 from tui_profiler.queries.training.source_lines import line_name

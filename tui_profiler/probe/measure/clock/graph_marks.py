@@ -36,12 +36,7 @@ from torch import Tensor
 from torch.autograd.graph import Node
 from torch.nn import Parameter
 
-from tui_profiler.probe.measure.clock.device_clock import (
-    DeviceClock,
-    DeviceMark,
-    DeviceSpan,
-    Marks,
-)
+from tui_profiler.probe.measure.clock.device_clock import DeviceClock, DeviceMark, DeviceSpan, Marks
 from tui_profiler.probe.process.interpreter_lock import copied, running_threads
 from tui_profiler.probe.torch_compat.internals import (
     current_node,

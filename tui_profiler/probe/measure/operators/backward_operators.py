@@ -27,11 +27,7 @@ from tui_profiler.messages.training import OUTSIDE
 from tui_profiler.probe.measure.clock.forward import Forward
 from tui_profiler.probe.measure.clock.forward_pattern import event_nodes
 from tui_profiler.probe.measure.clock.tree_index import NOWHERE, TreeIndex
-from tui_profiler.probe.measure.operators.operators import (
-    columns_of,
-    means_of,
-    uninterrupted,
-)
+from tui_profiler.probe.measure.operators.operators import columns_of, means_of, uninterrupted
 from tui_profiler.probe.measure.step.backward_calls import calls_again
 from tui_profiler.probe.measure.step.recorder import Pass
 from tui_profiler.probe.torch_compat.kineto import GraphOperator

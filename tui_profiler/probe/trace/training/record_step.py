@@ -15,14 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from tui_profiler.archive.reading.garbage_collection import without_collector
-from tui_profiler.messages import (
-    Attempt,
-    Failed,
-    Remedy,
-    TrainingCost,
-    TrainingMemory,
-    TrainSpec,
-)
+from tui_profiler.messages import Attempt, Failed, Remedy, TrainingCost, TrainingMemory, TrainSpec
 from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.torch_compat import internals
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs

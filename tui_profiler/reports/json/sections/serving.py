@@ -4,13 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from tui_profiler.messages import (
-    BucketQuantile,
-    ServerName,
-    ServingFigures,
-    ServingTimes,
-    Unknown,
-)
+from tui_profiler.messages import BucketQuantile, ServerName, ServingFigures, ServingTimes, Unknown
 from tui_profiler.queries.panel.serving import figures_of, is_in_first_bucket
 from tui_profiler.reports.json_values import Count, Known, Part, Share, Size, fill
 from tui_profiler.session import Session

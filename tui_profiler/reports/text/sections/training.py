@@ -1,13 +1,6 @@
 """A training step on paper: its cost beside the forward, and who is alive at its peak."""
 
-from tui_profiler.figures.units import (
-    UNAVAILABLE,
-    duration,
-    quantity,
-    share,
-    size,
-    thousands,
-)
+from tui_profiler.figures.units import UNAVAILABLE, duration, quantity, share, size, thousands
 from tui_profiler.messages import PassCost, TrainingCost, Unknown, known
 from tui_profiler.queries.training import paper
 from tui_profiler.reports.document import Grid, Part, Section, figures, names
