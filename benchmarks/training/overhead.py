@@ -62,7 +62,7 @@ WARM_UP = 3
 SETTLING_SECONDS = 5.0
 """Watched before pairs begin: the governor decides, the first steps are recorded all."""
 THREAD_SECONDS = 50e-6
-"""CPU time of the probe's thread in a step that makes it one beside which it computed."""
+"""Of CPU time that the probe's thread takes during a step: from then on it ran beside the step."""
 PRODUCT_BUDGET = 0.02
 BUDGETS = {"200 tiny layers": 0.10}
 
