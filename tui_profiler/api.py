@@ -17,12 +17,12 @@ from tui_profiler.queries.compare.comparison import Comparison, comparison
 from tui_profiler.queries.compare.side import Side, side_of
 from tui_profiler.recording.kind import RecordingError
 from tui_profiler.reports.csv import csv_model
-from tui_profiler.reports.html import html_comparison, html_profile
 from tui_profiler.reports.json.compare import compare_json
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.reports.perfetto.trace import perfetto_trace
 from tui_profiler.reports.text.compare import compare_table
 from tui_profiler.reports.text.full import full_markdown, full_text
+from tui_profiler.reports.text.html import html_comparison, html_profile
 from tui_profiler.reports.text.table import table
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source.recorded import last_session

@@ -30,9 +30,9 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tui_profiler.connection.wire import WireError, encode, message_decoder, request_decoder
 from tui_profiler.messages import LoadSpec, Observe, Seek, SetBatch, Start, TraceAgain
-from tui_profiler.reports.html import html_profile
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.reports.text.full import full_text
+from tui_profiler.reports.text.html import html_profile
 from tui_profiler.session import EMPTY, Session, apply
 
 FIXTURES = Path(__file__).resolve().parents[2] / "tests" / "fixtures"

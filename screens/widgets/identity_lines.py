@@ -13,7 +13,7 @@ from tui_profiler.figures.units import (
 from tui_profiler.figures.units import intensity as intensity_text
 from tui_profiler.formatting.text import middle, safe, width
 from tui_profiler.messages import NO_FORWARD, Cost, Node, Tensor, Unknown, Weight
-from tui_profiler.queries.cost import bound
+from tui_profiler.queries.cost import bound, exactness
 from tui_profiler.queries.cost.totals import frozen, trainable
 from tui_profiler.queries.tree.names import fitted
 from tui_profiler.session import Bounded, Tree
@@ -171,18 +171,15 @@ def _memory(look: Look) -> tuple[Line, ...]:
     return (row(left, (("measured", "muted"),), look),)
 
 
-_MARKS = {"at most": "≤ ", "about": "~ ", None: ""}
-
-
 def macs(cost: Cost, bounded: Bounded | None) -> Line:
     """Return multiply-accumulates with their unit; marked where they depend on the data."""
-    return _figure(bound.known_macs(cost), "MAC", _MARKS[bounded])
+    return _figure(bound.known_macs(cost), "MAC", _before(exactness.of_count(bounded)))
 
 
 def flops(cost: Cost, bounded: Bounded | None) -> Line:
     """Return FLOPs with their unit; marked if operators without formula make it a lower bound."""
-    mark = "~ " if cost.uncosted and bounded else "≥ " if cost.uncosted else _MARKS[bounded]
-    return _figure(bound.known_flops(cost), "FLOP", mark)
+    reading = exactness.of_flops(bounded, is_at_least=bound.is_at_least(cost))
+    return _figure(bound.known_flops(cost), "FLOP", _before(reading))
 
 
 def per_byte(cost: Cost, bounded: Bounded | None) -> Line:
@@ -190,9 +187,17 @@ def per_byte(cost: Cost, bounded: Bounded | None) -> Line:
     ratio = bound.intensity(cost)
     if ratio is None:
         return EMPTY
-    least = "~ " if bounded else "≥ "
-    mark = least if bound.is_at_least(cost) else ""
-    return ((mark + intensity_text(ratio), "ink"), (" FLOP/B", "muted"))
+    reading = exactness.of_intensity(bounded, is_at_least=bound.is_at_least(cost))
+    return ((_before(reading) + intensity_text(ratio), "ink"), (" FLOP/B", "muted"))
+
+
+def moved(cost: Cost, bounded: Bounded | None) -> str:
+    """Return the bytes that its operators move, marked where they depend on the data."""
+    return _before(exactness.of_count(bounded)) + size(bound.bytes_moved(cost))
+
+
+def _before(reading: exactness.Reading) -> str:
+    return f"{exactness.SIGNS[reading]} " if reading else ""
 
 
 def _figure(value: int | None, unit: str, before: str) -> Line:

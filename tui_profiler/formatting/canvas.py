@@ -62,6 +62,11 @@ class Glyphs(Struct, frozen=True):
     axes: str = "└┤┬↑"
     """Corner, tick at the left, tick below, mark below."""
 
+    def sign(self, reading: Literal["", "at most", "at least", "about"]) -> str:
+        """Return what is drawn before a figure that is to be read so; nothing of an exact one."""
+        signs = {"at most": self.at_most, "at least": self.at_least, "about": self.about}
+        return signs.get(reading, "")
+
 
 UNICODE = Glyphs()
 ASCII = Glyphs(

@@ -64,6 +64,11 @@ def reach(
     return found
 
 
+def of_whole(names: Sequence[str]) -> Bounded | None:
+    """Return how figures of the whole depend on operators that answered with a bound."""
+    return None if not names else "about" if _CONSTANT.intersection(names) else "at most"
+
+
 def _follow(
     starts: list[int], readers: dict[int, list[int]], kind: Bounded, found: dict[int, Bounded]
 ) -> None:

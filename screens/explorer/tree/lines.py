@@ -8,6 +8,7 @@ from tui_profiler.figures.units import count
 from tui_profiler.formatting.canvas import UNICODE, Glyphs, bar
 from tui_profiler.formatting.text import fit, safe, width
 from tui_profiler.queries.cost.bound import LETTERS, BoundKind
+from tui_profiler.queries.cost.exactness import Reading, of_count, of_flops, of_intensity
 from tui_profiler.queries.panel.remembered_tree import is_remembered
 from tui_profiler.queries.tree.cells import FAINT_SHARE, STRONG_SHARE, Bar, Cells, Figures, Value
 from tui_profiler.queries.tree.columns import COLUMN_WORDS, ColumnName, shape_text
@@ -212,15 +213,14 @@ def _cell(column: Column, node: int, cells: Cells, figures: Figures, glyphs: Gly
         case "params":
             return _figure(column, cells.parameters, _text(cells.parameters, count), glyphs)
         case "macs":
-            text = _text(cells.macs, count)
-            return _figure(column, cells.macs, _bounded(cells, glyphs, text), glyphs)
+            text = _signed(of_count(cells.bounded), glyphs, _text(cells.macs, count))
+            return _figure(column, cells.macs, text, glyphs)
         case "bytes":
-            text = _text(cells.bytes_moved, units.size)
-            return _figure(column, cells.bytes_moved, _bounded(cells, glyphs, text), glyphs)
+            text = _signed(of_count(cells.bounded), glyphs, _text(cells.bytes_moved, units.size))
+            return _figure(column, cells.bytes_moved, text, glyphs)
         case "intensity":
-            text = _text(cells.intensity, units.intensity)
-            # Of two upper bounds the ratio is neither.
-            text = glyphs.about + text if cells.bounded and text else _at_least(cells, glyphs, text)
+            reading = of_intensity(cells.bounded, is_at_least=cells.is_at_least)
+            text = _signed(reading, glyphs, _text(cells.intensity, units.intensity))
             return _figure(column, cells.intensity, text, glyphs)
         case "seconds":
             return _time(column, cells.seconds, cells, figures, glyphs)
@@ -254,22 +254,14 @@ def _cell(column: Column, node: int, cells: Cells, figures: Figures, glyphs: Gly
             if figures.is_at_most(name) and text:
                 text = glyphs.at_most + text
             if name == "flops":
-                text = _at_least(cells, glyphs, text)
+                reading = of_flops(cells.bounded, is_at_least=cells.is_at_least)
+                text = _signed(reading, glyphs, text)
             return _figure(column, value, text, glyphs)
 
 
-def _bounded(cells: Cells, glyphs: Glyphs, text: str) -> str:
-    """Return a figure of the work, marked where it depends on the data."""
-    mark = {"at most": glyphs.at_most, "about": glyphs.about, None: ""}[cells.bounded]
-    return mark + text if text else text
-
-
-def _at_least(cells: Cells, glyphs: Glyphs, text: str) -> str:
-    """Return FLOPs or intensity, marked where only some operators were counted, or by the data."""
-    if not cells.is_at_least:
-        return _bounded(cells, glyphs, text)
-    mark = glyphs.about if cells.bounded else glyphs.at_least
-    return mark + text if text else text
+def _signed(reading: Reading, glyphs: Glyphs, text: str) -> str:
+    """Return a figure of the work with the sign of how it is to be read."""
+    return glyphs.sign(reading) + text if text else text
 
 
 def _figure(column: Column, value: Value, text: str, glyphs: Glyphs) -> Line:

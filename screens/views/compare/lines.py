@@ -12,6 +12,7 @@ from tui_profiler.messages import Figure, Unknown
 from tui_profiler.queries.compare import comparison, figure_text
 from tui_profiler.queries.compare.alignment import CHANGE_WORDS, Change
 from tui_profiler.queries.compare.rows import View, has_children
+from tui_profiler.queries.cost.exactness import SIGNS
 from tui_profiler.queries.time.standard_error import DOUBT
 
 from ...widgets.lines import EMPTY, Line, Span, exact, line_width, with_role
@@ -102,6 +103,8 @@ def _certainty(pair: comparison.Pair, figure: comparison.FigureName) -> Line:
         return ((f"{DOUBT} {pair.doubt}", "muted"),)
     if pair.noise:
         return ((f"{figure_text.NOISE} within noise", "muted"),)
+    if signs := figure_text.reading_words((pair,)):
+        return ((signs.partition(":")[0], "muted"),)
     verdict = comparison.judged(pair.difference, pair, _BEST.get(figure, ""))
     return ((f"B is {verdict}", verdict),) if verdict else EMPTY
 
@@ -152,8 +155,8 @@ def _row(at: CompareLook, index: int, look: Look, column: units.TimeColumn, most
     difference = comparison.row_difference(one, pair)
     verdict = comparison.judged(pair.difference, pair, _BEST.get(view.figure, ""))
     texts = (
-        _cell(pair.a, view.figure, column),
-        _cell(pair.b, view.figure, column),
+        SIGNS[pair.a_reading] + _cell(pair.a, view.figure, column),
+        SIGNS[pair.b_reading] + _cell(pair.b, view.figure, column),
         _difference_cell(difference, pair, view.figure, column),
         figure_text.ratio_text(pair),
     )
@@ -176,7 +179,8 @@ def _difference_cell(
     column: units.TimeColumn,
 ) -> str:
     if difference is None or figure != "seconds":
-        return figure_text.difference_text(difference, comparison.UNITS[figure])
+        mark = figure_text.mark_of(pair)
+        return figure_text.difference_text(difference, comparison.UNITS[figure], mark)
     return figure_text.written_time(difference, column, figure_text.mark_of(pair))
 
 
@@ -219,6 +223,8 @@ def _totals(at: CompareLook, look: Look, *, is_roomy: bool) -> tuple[Line, ...]:
     lines = [_with_figures(title, head, look), *(_total(one, look) for one in rows)]
     if is_roomy and (why := comparison.why_no_times(at.compared)):
         lines.append(row(((f"{look.glyphs.dash}  no times of {safe(why)}", "faint"),), EMPTY, look))
+    if is_roomy and (signs := figure_text.reading_words(one.pair for one in rows)):
+        lines.append(row(((f"   {signs}", "faint"),), EMPTY, look))
     return tuple(lines)
 
 

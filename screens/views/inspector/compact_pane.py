@@ -29,6 +29,7 @@ from ...widgets.identity_lines import (
     detail_of,
     flops,
     macs,
+    moved,
     per_byte,
     tensor_lines,
     title_of,
@@ -158,8 +159,8 @@ def _work(look: Look) -> Line:
     if not tree.has_forward:
         held: Line = ((count(cost.parameters), "ink"), (" parameters", "muted"))
         return _labelled("params", [held], ((size(cost.parameter_bytes), "ink"),), look)
-    right: Line = ((size(bound.bytes_moved(cost)), "ink"),)
     bounded = tree.bounded.get(look.node)
+    right: Line = ((moved(cost, bounded), "ink"),)
     figure = macs(cost, bounded) if cost.macs else flops(cost, bounded)
     parts: list[Line] = [
         (*_tensor(node.inputs), (" in   ", "muted")),

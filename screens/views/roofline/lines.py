@@ -16,6 +16,7 @@ from tui_profiler.messages import NO_FORWARD, Ceilings
 from tui_profiler.queries.cost import roofline
 from tui_profiler.queries.cost.bound import OF_WORK, BoundKind
 from tui_profiler.queries.cost.ceilings import roofs_of
+from tui_profiler.queries.cost.exactness import of_flops
 from tui_profiler.queries.cost.roofline import NodeRoofline, name_of
 from tui_profiler.queries.cost.roofline_view import RooflineView
 from tui_profiler.queries.panel.state import is_stale
@@ -483,12 +484,9 @@ def _rate(per_second: float | None, at: NodeRoofline, look: Look) -> Line:
 
 
 def _mark(at: NodeRoofline, look: Look) -> str:
-    """Return the sign of a figure that is no exact count of the FLOPs."""
-    if at.unit == "B/s":
-        return ""
-    if at.bounded is not None:
-        return {"at most": look.glyphs.at_most, "about": look.glyphs.about}[at.bounded]
-    return "≥" if at.is_least else ""
+    """Return the sign of a figure that is not an exact count."""
+    is_least = at.is_least and at.unit != "B/s"
+    return look.glyphs.sign(of_flops(at.bounded, is_at_least=is_least))
 
 
 def _share(at: NodeRoofline, look: Look) -> Line:

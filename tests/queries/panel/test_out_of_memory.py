@@ -20,8 +20,8 @@ from tui_profiler.messages import (
 from tui_profiler.messages.failure import MemoryPart
 from tui_profiler.queries.panel.failure import trouble
 from tui_profiler.queries.panel.out_of_memory import alive_uses, alive_words, what
-from tui_profiler.reports.html import html_profile
 from tui_profiler.reports.json.report import json_report
+from tui_profiler.reports.text.html import html_profile
 from tui_profiler.reports.text.table import table
 from tui_profiler.session import Session, apply
 

@@ -20,10 +20,10 @@ from tui_profiler.queries.cost.flat import By, flat_table
 from tui_profiler.queries.panel.neighbours import operators
 from tui_profiler.queries.panel.phrases import macs_text
 from tui_profiler.reports.csv import csv_nodes
-from tui_profiler.reports.html import html_profile
 from tui_profiler.reports.json.reader import read_report
 from tui_profiler.reports.json.report import as_json
 from tui_profiler.reports.text.full import full_text
+from tui_profiler.reports.text.html import html_profile
 from tui_profiler.reports.text.sections.summary import wants
 from tui_profiler.session import Session
 

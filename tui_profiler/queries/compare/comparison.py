@@ -26,8 +26,10 @@ from tui_profiler.queries.compare.alignment import (
 )
 from tui_profiler.queries.compare.side import Side, SideNode, SideTree
 from tui_profiler.queries.cost.bound import NO_FORMULA
+from tui_profiler.queries.cost.exactness import Reading, of_count, of_difference, of_flops
 from tui_profiler.queries.time.standard_error import doubt, is_noise
 from tui_profiler.queries.training.step import PARTS
+from tui_profiler.session import Bounded
 
 FigureName: TypeAlias = Literal["seconds", "flops", "macs", "memory", "parameters"]
 Unit: TypeAlias = Literal["seconds", "bytes", "count", "rate", "ratio", "share", "joules"]
@@ -87,6 +89,14 @@ class Pair(Struct, frozen=True):
     """Whether the difference is within noise; None where not known."""
     doubt: str = ""
     """Why the times are not ranked: they do not add up, or vary too much."""
+    a_reading: Reading = ""
+    """How A is to be read; empty where it is exact or not there."""
+    b_reading: Reading = ""
+
+    @property
+    def reading(self) -> Reading:
+        """How difference and ratio are to be read."""
+        return of_difference(self.a_reading, self.b_reading)
 
     @property
     def is_ranked(self) -> bool:
@@ -124,7 +134,7 @@ class TotalRow(Struct, frozen=True):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether B is better; computed figures have no uncertainty."""
+        """Whether B is better; computed figures have no uncertainty, but may be bounds."""
         pair = self.pair if self.is_measured else replace(self.pair, noise=False)
         return judged(pair.difference, pair, self.best)
 
@@ -176,13 +186,21 @@ def total_rows(compared: Comparison) -> tuple[TotalRow, ...]:
         difference = Pair(a, b).difference
         errors = (side.total_errors.get(name) for side in sides)
         noise = None if difference is None else is_noise(difference, *errors)
-        found.append(TotalRow(name, words, unit, best, Pair(a, b, noise)))
+        readings = (
+            side.readings.get(name, "") if known(_total(side, name)) else "" for side in sides
+        )
+        found.append(TotalRow(name, words, unit, best, Pair(a, b, noise, "", *readings)))
     return tuple(found)
 
 
 def judged(difference: float | None, pair: Pair, best: Best) -> Verdict:
-    """Return whether B is better or worse; empty within the uncertainty, or where neither is."""
+    """Return whether B is better or worse; empty within the uncertainty, or where neither is.
+
+    Of bounds only where they decide it: a difference of at most −1 is below 0, whatever it is.
+    """
     if not difference or not best or pair.noise is not False or pair.doubt:
+        return ""
+    if pair.reading and pair.reading != ("at most" if difference < 0 else "at least"):
         return ""
     return "better" if (difference < 0) == (best == "least") else "worse"
 
@@ -244,7 +262,9 @@ def default_figure(compared: Comparison) -> FigureName:
 def figure_pair(compared: Comparison, one: AlignedNode, name: FigureName) -> Pair:
     """Return one figure of a row, with its content."""
     a, b = _whole(compared.a, one.a, name), _whole(compared.b, one.b, name)
-    return _timed_pair(compared, one, a, b) if name == "seconds" else Pair(a, b)
+    if name == "seconds":
+        return _timed_pair(compared, one, a, b)
+    return _read(compared, one, Pair(a, b), _whole_readings(name))
 
 
 def row_difference(one: AlignedNode, pair: Pair) -> float | None:
@@ -294,7 +314,58 @@ def _is_below_lone(alignment: Alignment, one: AlignedNode) -> bool:
 
 def _own_pair(compared: Comparison, one: AlignedNode, name: FigureName) -> Pair:
     a, b = _own(compared.a, one.a, name), _own(compared.b, one.b, name)
-    return _timed_pair(compared, one, a, b) if name == "seconds" else Pair(a, b)
+    if name == "seconds":
+        return _timed_pair(compared, one, a, b)
+    return _read(compared, one, Pair(a, b), _own_readings(name))
+
+
+def _read(
+    compared: Comparison,
+    one: AlignedNode,
+    pair: Pair,
+    reading: Callable[[SideTree, int], Reading],
+) -> Pair:
+    """Return a pair of computed figures with how they are to be read; 0 is shown as exact."""
+    found: list[Reading] = []
+    for side, index, figure in ((compared.a, one.a, pair.a), (compared.b, one.b, pair.b)):
+        found.append(reading(side.tree, index) if known(figure) and side.tree is not None else "")
+    return replace(pair, a_reading=found[0], b_reading=found[1])
+
+
+def _whole_readings(name: FigureName) -> Callable[[SideTree, int], Reading]:
+    def reading(tree: SideTree, index: int) -> Reading:
+        node = tree.nodes[index]
+        return _reading(name, node.bounded, is_at_least=node.uncosted > 0)
+
+    return reading
+
+
+def _own_readings(name: FigureName) -> Callable[[SideTree, int], Reading]:
+    def reading(tree: SideTree, index: int) -> Reading:
+        bounded, uncosted = _own_quality(tree)[index]
+        return _reading(name, bounded, is_at_least=uncosted > 0)
+
+    return reading
+
+
+def _reading(name: FigureName, bounded: Bounded | None, *, is_at_least: bool) -> Reading:
+    if name == "flops":
+        return of_flops(bounded, is_at_least=is_at_least)
+    return of_count(bounded) if name in ("macs", "memory") else ""
+
+
+@lru_cache(maxsize=2)
+def _own_quality(tree: SideTree) -> tuple[tuple[Bounded | None, int], ...]:
+    """Return of each node how its self cost depends on the data, and what in it has no formula."""
+    parents = {node.parent for node in tree.nodes}
+    bounded = [None if at in parents else node.bounded for at, node in enumerate(tree.nodes)]
+    uncosted = [node.uncosted for node in tree.nodes]
+    for node in tree.nodes:
+        if node.parent >= 0 and node.kind == "module":
+            uncosted[node.parent] -= node.uncosted
+        elif node.bounded and bounded[node.parent] != "about":
+            bounded[node.parent] = node.bounded
+    return tuple(zip(bounded, uncosted, strict=True))
 
 
 def _timed_pair(compared: Comparison, one: AlignedNode, a: Figure, b: Figure) -> Pair:

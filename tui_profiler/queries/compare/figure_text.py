@@ -1,12 +1,13 @@
 """Figures of a comparison as text: values, differences, ratios, changes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from tui_profiler.figures import units
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Figure, Unknown
 from tui_profiler.queries.compare import comparison
 from tui_profiler.queries.compare.alignment import AlignedNode, Change
+from tui_profiler.queries.cost.exactness import SIGNS
 from tui_profiler.queries.time.standard_error import DOUBT
 
 EQUAL = "="
@@ -20,7 +21,9 @@ MARKS: Mapping[Change, str] = {
     "vanished": "−",
 }
 NO_PATH = "(the whole)"
+WHY_NOT_EXACT = "depends on the data, or operators have no formula"
 _MOST = 999e18
+_LEAST_RATIO = 0.00995
 _MOST_SECONDS = 1e7
 
 
@@ -32,8 +35,8 @@ def value_text(value: Figure, unit: comparison.Unit) -> str:
 
 
 def mark_of(pair: comparison.Pair) -> str:
-    """Return the mark of a difference that is not ranked; empty where it is."""
-    return DOUBT if pair.doubt else NOISE if pair.noise else ""
+    """Return the mark of a difference that is not ranked, or of bounds; empty otherwise."""
+    return DOUBT if pair.doubt else NOISE if pair.noise else SIGNS[pair.reading]
 
 
 def difference_text(difference: float | None, unit: comparison.Unit, mark: str = "") -> str:
@@ -41,7 +44,7 @@ def difference_text(difference: float | None, unit: comparison.Unit, mark: str =
     if difference is None:
         return units.UNAVAILABLE
     if difference == 0:
-        return EQUAL
+        return f"{mark}0" if mark in SIGNS.values() and mark else EQUAL
     sign = "+" if difference > 0 else "−"
     return f"{mark}{sign}{_written(abs(difference), unit)}"
 
@@ -51,14 +54,16 @@ def ratio_text(pair: comparison.Pair) -> str:
 
     Times that do not add up have none: ``×37`` may be an interrupted stage.
     """
-    ratio = pair.ratio
-    if pair.difference == 0:
+    ratio, sign = pair.ratio, SIGNS[pair.reading]
+    if pair.difference == 0 and not sign:
         return EQUAL
     if ratio is None or pair.doubt:
         return units.UNAVAILABLE
     if ratio >= 999.5:
-        return f"×{_written(ratio, 'count')}"
-    return f"×{units.three_digits(ratio)}" if ratio >= 0.00995 else "×<0.01"
+        return f"{sign}×{_written(ratio, 'count')}"
+    if ratio < _LEAST_RATIO:
+        return units.UNAVAILABLE if sign else "×<0.01"
+    return f"{sign}×{units.three_digits(ratio)}"
 
 
 def path_text(compared: comparison.Comparison, one: AlignedNode) -> str:
@@ -102,11 +107,18 @@ def pair_texts(
 ) -> tuple[str, str, str, str]:
     """Return A, B, their difference as it is ranked, and the ratio."""
     return (
-        value_text(pair.a, unit),
-        value_text(pair.b, unit),
+        SIGNS[pair.a_reading] + value_text(pair.a, unit),
+        SIGNS[pair.b_reading] + value_text(pair.b, unit),
         difference_text(difference, unit, mark_of(pair)),
         ratio_text(pair),
     )
+
+
+def reading_words(pairs: Iterable[comparison.Pair]) -> str:
+    """Return what the signs before some figures say; empty where none has one."""
+    found = {reading for one in pairs for reading in (one.a_reading, one.b_reading, one.reading)}
+    said = [f"{sign} {words}" for words, sign in SIGNS.items() if words and words in found]
+    return f"{', '.join(said)}: {WHY_NOT_EXACT}" if said else ""
 
 
 def written_time(difference: float, column: units.TimeColumn, mark: str = "") -> str:

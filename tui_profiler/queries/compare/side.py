@@ -16,7 +16,7 @@ from msgspec import Struct
 from tui_profiler.figures.units import dtype, shape
 from tui_profiler.messages import Figure, InputSpec, Tick, Unknown
 from tui_profiler.messages.model import Kind
-from tui_profiler.queries.cost import bound
+from tui_profiler.queries.cost import bound, exactness
 from tui_profiler.queries.cost.energy import forward_energy
 from tui_profiler.queries.cost.totals import counted_rate, peak_bytes, why_no_times
 from tui_profiler.queries.time.standard_error import (
@@ -27,7 +27,7 @@ from tui_profiler.queries.time.standard_error import (
 )
 from tui_profiler.queries.training import paper
 from tui_profiler.queries.training.step import PARTS, why_no_step
-from tui_profiler.session import Session, Tree
+from tui_profiler.session import Bounded, Session, Tree
 
 NOT_TRACED = "not traced"
 NOTHING_MOVED = "no bytes moved"
@@ -59,6 +59,10 @@ class SideNode(Struct, frozen=True, gc=False):
     flops: int | None
     memory: int | None
     """Bytes moved by its operators."""
+    bounded: Bounded | None = None
+    """Whether its costs depend on the data."""
+    uncosted: int = 0
+    """Operators in it without a formula."""
 
 
 class SideTree(Struct, frozen=True, eq=False):
@@ -76,6 +80,8 @@ class Side(Struct, frozen=True, eq=False):
     """Facts and settings by name; not safe yet."""
     totals: Mapping[str, Figure] = {}
     """By path in the JSON report; seconds, bytes, counts."""
+    readings: Mapping[str, exactness.Reading] = {}
+    """Of those that are not exact, by the same paths."""
     tree: SideTree | None = None
     why_no_tree: str = NOT_TRACED
     """Empty where there is one."""
@@ -104,6 +110,11 @@ def side_of(label: str, session: Session) -> Side:
         label=label,
         settings=_settings(session),
         totals={**_totals(session, tree), **measured},
+        readings=total_readings(
+            tree.bounded.get(0),
+            is_at_least=bound.is_at_least(tree.costs[0]),
+            is_backward_at_least=_lacks_backward_formulas(session),
+        ),
         tree=_side_tree(tree),
         why_no_tree="",
         is_timed=session.timings is not None,
@@ -131,8 +142,10 @@ def _side_tree(tree: Tree) -> SideTree:
             bound.known_macs(cost) if has_forward else None,
             bound.known_flops(cost) if has_forward else None,
             bound.known_bytes(cost) if has_forward else None,
+            tree.bounded.get(index),
+            cost.uncosted,
         )
-        for node, cost in zip(tree.nodes, tree.costs, strict=True)
+        for index, (node, cost) in enumerate(zip(tree.nodes, tree.costs, strict=True))
     )
     return SideTree(tuple(nodes))
 
@@ -161,6 +174,41 @@ def _totals(session: Session, tree: Tree) -> dict[str, Figure]:
         kept = ("total_parameters", "total_parameter_bytes")
         found = {name: value if name in kept else reason for name, value in found.items()}
     return found
+
+
+def total_readings(
+    bounded: Bounded | None, *, is_at_least: bool, is_backward_at_least: bool
+) -> dict[str, exactness.Reading]:
+    """Return how the totals that are not exact are to be read, by path in the JSON report.
+
+    Args:
+        bounded: how the forward depends on the data.
+        is_at_least: its FLOPs lack operators without a formula.
+        is_backward_at_least: and so do those of its backward.
+    """
+    count = exactness.of_count(bounded)
+    found: dict[str, exactness.Reading] = dict.fromkeys(_COUNTED, count)
+    found["total_flops"] = exactness.of_flops(bounded, is_at_least=is_at_least)
+    found["arithmetic_intensity"] = exactness.of_intensity(bounded, is_at_least=is_at_least)
+    found["train.backward_flops"] = exactness.of_flops(bounded, is_at_least=is_backward_at_least)
+    return {path: reading for path, reading in found.items() if reading}
+
+
+_COUNTED = (
+    "total_macs",
+    "total_memory",
+    "coverage.ops",
+    "peak_memory.activations",
+    "peak_memory.total",
+    "train.memory.saved_activations",
+    "train.memory.peak",
+)
+"""Paths of totals that depend on the data where the forward does, and on nothing else."""
+
+
+def _lacks_backward_formulas(session: Session) -> bool:
+    cost = session.training_cost
+    return cost is not None and cost.cost.backward.uncosted > 0
 
 
 def _of_training(session: Session) -> dict[str, Figure]:

@@ -5,6 +5,7 @@ from tui_profiler.formatting.text import safe
 from tui_profiler.messages import LoadSpec, Overhead
 from tui_profiler.messages.failure import SCRIPT
 from tui_profiler.queries.cost.bound import known_macs
+from tui_profiler.queries.cost.exactness import SIGNS, of_count
 from tui_profiler.queries.panel.playback import damage, origin
 from tui_profiler.queries.panel.remembered_tree import age, is_remembered, until_replaced
 from tui_profiler.queries.panel.state import ended_text, running_stage, seconds_text, stage_name
@@ -36,7 +37,8 @@ def macs_text(session: Session) -> str:
     macs = known_macs(tree.costs[0])
     if macs is None:
         return "MAC not counted"
-    mark = {"at most": "≤ ", "about": "~ ", None: ""}[tree.bounded.get(0)]
+    sign = SIGNS[of_count(tree.bounded.get(0))]
+    mark = f"{sign} " if sign else ""
     return mark + units.quantity(macs, "MAC") if macs else "no MAC"
 
 

@@ -5,7 +5,7 @@ A difference is B less A, a ratio B over A. ``docs/compare.schema.json`` is made
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec.structs import asdict
 
@@ -16,6 +16,7 @@ from tui_profiler.queries.compare.comparison import former_path
 from tui_profiler.queries.compare.side import Side
 from tui_profiler.reports import json_values
 
+Inexact: TypeAlias = Literal["at most", "at least", "about"]
 SCHEMA: Literal["tui-profiler/compare/1"] = "tui-profiler/compare/1"
 
 
@@ -49,6 +50,11 @@ class Figures(json_values.Closed, frozen=True, kw_only=True):
     doubt: str | None
     """Why the times are not ranked: they do not add up, or their standard error is above 25 %; null
     if they are ranked."""
+    a_bounded: Inexact | None
+    """How A is to be read: as an upper or a lower bound, or as neither; null if it is exact."""
+    b_bounded: Inexact | None
+    difference_bounded: Inexact | None
+    """Likewise of difference and ratio."""
 
 
 class Total(Figures, frozen=True):
@@ -170,6 +176,9 @@ def _figures(pair: comparison.Pair, difference: float | None) -> Figures:
         ratio=json_values.or_why(pair.ratio, "a side is not known, or A is 0"),
         noise=pair.noise,
         doubt=pair.doubt or None,
+        a_bounded=pair.a_reading or None,
+        b_bounded=pair.b_reading or None,
+        difference_bounded=pair.reading or None,
     )
 
 

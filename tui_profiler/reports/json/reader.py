@@ -15,12 +15,14 @@ from msgspec import Meta, Struct
 from tui_profiler.figures.units import dtype, shape
 from tui_profiler.messages import Figure, Kind, Unknown
 from tui_profiler.queries.compare.comparison import TOTALS
-from tui_profiler.queries.compare.side import Side, SideNode, SideTree
+from tui_profiler.queries.compare.side import Side, SideNode, SideTree, total_readings
+from tui_profiler.queries.cost.exactness import Reading
 from tui_profiler.queries.cost.totals import ESTIMATED_RATE
 from tui_profiler.queries.time.standard_error import ONE_FORWARD, call_error
 from tui_profiler.reports.json.report import SCHEMA
 from tui_profiler.reports.json.report_file import MOST_NUMBER, WRITE_AGAIN, ReportError, parsed
 from tui_profiler.reports.json_values import Count
+from tui_profiler.session.data_dependence import Bounded, of_whole
 
 _MOST_CALLS = 256
 """That a median speaks of: the report does not tell how many, and it is never more."""
@@ -53,6 +55,7 @@ class _Layer(Struct):
     macs: Count | None = None
     flops: Count | None = None
     uncosted: Count | None = None
+    bounded: Bounded | None = None
     memory: Count | None = None
     output_shape: tuple[Count, ...] | None = None
     timing: _Timing | None = None
@@ -71,6 +74,20 @@ class _Environment(Struct):
 
 class _Tracer(Struct):
     method: str = ""
+
+
+class _Coverage(Struct):
+    ops: Count = 0
+    costed: Count = 0
+    bounded: tuple[str, ...] = ()
+
+
+class _TrainingWork(Struct):
+    uncosted: Count | None = None
+
+
+class _Training(Struct):
+    backward: _TrainingWork | None = None
 
 
 class _Latency(Struct):
@@ -97,6 +114,8 @@ class ReportParts(Struct):
     environment: _Environment | None = None
     tracer: _Tracer | None = None
     latency: _Latency | None = None
+    coverage: _Coverage | None = None
+    train: _Training | None = None
 
 
 def read_report(path: str | Path, label: str) -> Side:
@@ -130,6 +149,7 @@ def read_report(path: str | Path, label: str) -> Side:
         label=label,
         settings=_settings(report),
         totals=totals,
+        readings=_readings(report),
         tree=None if nodes is None else SideTree(nodes),
         why_no_tree=_OF_SOME if nodes is None else "",
         is_timed=nodes is not None and bool(seconds),
@@ -166,11 +186,25 @@ def _nodes(layers: list[_Layer], whole: dict[str, object]) -> tuple[SideNode, ..
                 layer.macs or (None if layer.uncosted else layer.macs),
                 layer.flops or (None if layer.uncosted else layer.flops),
                 layer.memory,
+                layer.bounded,
+                layer.uncosted or 0,
             )
         )
     ops = _at(whole, "coverage.ops")
     has_lost_ops = isinstance(ops, int) and ops > 0 and all(one.kind != "op" for one in nodes)
     return None if has_lost_ops else tuple(nodes)
+
+
+def _readings(report: ReportParts) -> dict[str, Reading]:
+    """Return how totals are to be read; where the whole is no layer, by the names of operators."""
+    coverage = report.coverage or _Coverage()
+    backward = report.train.backward if report.train is not None else None
+    root = next((one for one in report.layers if not one.path and one.kind == "module"), None)
+    return total_readings(
+        of_whole(coverage.bounded) if root is None else root.bounded,
+        is_at_least=coverage.costed < coverage.ops,
+        is_backward_at_least=backward is not None and bool(backward.uncosted),
+    )
 
 
 def _times(report: ReportParts) -> tuple[dict[int, float], dict[int, float], dict[int, float]]:

@@ -80,9 +80,11 @@ def _totals(compared: comparison.Comparison, in_turns: bool) -> list[str]:
     if not rows:
         return ["", compared.why_no_alignment]
     why = comparison.why_no_times(compared)
+    signs = figure_text.reading_words(row.pair for row in rows)
     lines = ["", _head("one forward", "A", "B", "B − A", "B / A")]
     lines += [_total(row) for row in rows if row.is_measured]
     lines += [_total(row) for row in rows if not row.is_measured]
+    lines += [f"  {signs}"] * bool(signs)
     if why:
         return [*lines, f"  {UNAVAILABLE} no times of {safe(why)}"]
     return [*lines, f"  {IN_TURNS if in_turns else APART}", f"  {IN_NOISE}"]

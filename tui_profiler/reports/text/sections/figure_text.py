@@ -22,6 +22,7 @@ from tui_profiler.messages import (
     TraceDone,
     Unknown,
 )
+from tui_profiler.queries.cost import exactness
 from tui_profiler.queries.cost.bound import (
     bytes_moved,
     intensity,
@@ -31,6 +32,7 @@ from tui_profiler.queries.cost.bound import (
     known_macs,
     why_not_counted,
 )
+from tui_profiler.queries.cost.exactness import SIGNS
 from tui_profiler.queries.cost.totals import (
     NOT_TOLD,
     frozen,
@@ -40,11 +42,9 @@ from tui_profiler.queries.cost.totals import (
 )
 from tui_profiler.reports.document import Facts, Note, Part
 from tui_profiler.session import Tree
-from tui_profiler.session.data_dependence import Bounded
 
 MOST_ROWS = 20
 """Of a table that only shows the largest."""
-_MARKS: dict[Bounded | None, str] = {"at most": "at most ", "about": "about ", None: ""}
 
 
 def percent(value: float | None) -> str:
@@ -81,20 +81,25 @@ def inputs(specs: tuple[InputSpec, ...]) -> list[str]:
 
 def work(tree: Tree, between: str = ", ") -> str:
     """Return the work of one forward, and where it is a bound."""
-    cost = tree.costs[0]
-    depends = tree.bounded.get(0)
-    mark = _MARKS[depends]
-    least = (_MARKS["about"] if depends else "at least ") if cost.uncosted else mark
+    cost, depends = tree.costs[0], tree.bounded.get(0)
     macs, flops = known_macs(cost), known_flops(cost)
     if flops is None:
         return f"{UNAVAILABLE} {why_not_counted(tree)}"
-    counted = f"{UNAVAILABLE} MAC" if macs is None else mark + quantity(macs, "MAC")
-    return f"{counted}{between}{least}{quantity(flops, 'FLOP')}"
+    least = exactness.of_flops(depends, is_at_least=is_at_least(cost))
+    counted = f"{UNAVAILABLE} MAC"
+    if macs is not None:
+        counted = f"{words(exactness.of_count(depends))}{quantity(macs, 'MAC')}"
+    return f"{counted}{between}{words(least)}{quantity(flops, 'FLOP')}"
+
+
+def words(reading: exactness.Reading) -> str:
+    """Return what is written before a figure: ``at most``; empty where it is exact."""
+    return f"{reading} " if reading else ""
 
 
 def bytes_of(tree: Tree) -> str:
     """Return the bytes that the operators of one forward move, and where they are a bound."""
-    return _MARKS[tree.bounded.get(0)] + size(bytes_moved(tree.costs[0]))
+    return words(exactness.of_count(tree.bounded.get(0))) + size(bytes_moved(tree.costs[0]))
 
 
 def moved(tree: Tree) -> str:
@@ -107,19 +112,20 @@ def moved(tree: Tree) -> str:
 def per_byte(tree: Tree) -> str:
     """Return FLOPs per byte of one forward; a dash where nothing is moved."""
     cost = tree.costs[0]
-    found, mark = intensity(cost), "about " if tree.bounded.get(0) else "at least "
-    least = mark if is_at_least(cost) or tree.bounded.get(0) else ""
-    return UNAVAILABLE if found is None else f"{least}{intensity_text(found)} FLOP/B"
+    found = intensity(cost)
+    if found is None:
+        return UNAVAILABLE
+    reading = exactness.of_intensity(tree.bounded.get(0), is_at_least=is_at_least(cost))
+    return f"{words(reading)}{intensity_text(found)} FLOP/B"
 
 
 def work_cells(tree: Tree, at: int) -> tuple[str, str, str, str]:
     """Return MACs, FLOPs, bytes and FLOPs per byte of a node as cells, bounds marked."""
-    cost = tree.costs[at]
-    depends = tree.bounded.get(at)
-    bounded = {"at most": "≤", "about": "~", None: ""}[depends]
-    least = ("~" if depends else "≥") if is_at_least(cost) else bounded
-    # Of two upper bounds the ratio is neither.
-    per_byte = "~" if depends else least
+    cost, depends = tree.costs[at], tree.bounded.get(at)
+    is_least = is_at_least(cost)
+    bounded = SIGNS[exactness.of_count(depends)]
+    least = SIGNS[exactness.of_flops(depends, is_at_least=is_least)]
+    per_byte = SIGNS[exactness.of_intensity(depends, is_at_least=is_least)]
     macs, flops = known_macs(cost), known_flops(cost)
     moved, ratio = known_bytes(cost), intensity(cost)
     none = UNAVAILABLE if flops is None else ZERO
@@ -137,10 +143,8 @@ def peak_mark(tree: Tree, peak: PeakMemory) -> str:
     Without a part that is not known it is a lower bound; an upper one where sizes depend on the
     data.
     """
-    depends = tree.bounded.get(0)
-    if isinstance(peak_bytes(peak), Unknown):
-        return _MARKS["about"] if depends else "at least "
-    return _MARKS[depends]
+    is_least = isinstance(peak_bytes(peak), Unknown)
+    return words(exactness.of_flops(tree.bounded.get(0), is_at_least=is_least))
 
 
 def peak_size(tree: Tree, peak: PeakMemory) -> str:

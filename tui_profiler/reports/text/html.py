@@ -8,12 +8,14 @@ from html import escape
 
 from tui_profiler.figures import units
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import Cost, Unknown
+from tui_profiler.messages import Unknown
 from tui_profiler.queries.compare import comparison, figure_text
-from tui_profiler.queries.cost.bound import bytes_moved, is_counted, known_flops, known_macs
+from tui_profiler.queries.cost.bound import is_at_least, is_counted, known_flops
+from tui_profiler.queries.cost.exactness import SIGNS, of_flops
 from tui_profiler.queries.cost.totals import peak_bytes, throughput, top_modules
 from tui_profiler.queries.panel import out_of_memory
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
+from tui_profiler.reports.text.sections.figure_text import bytes_of, peak_size, work
 from tui_profiler.session import Session, Tree
 
 TOP = 8
@@ -30,8 +32,8 @@ def html_profile(session: Session) -> str:
     cost = tree.costs[0]
     facts = [
         ("parameters", f"{units.thousands(cost.parameters)}, {units.size(cost.parameter_bytes)}"),
-        ("work", f"{_counted(known_macs(cost), 'MAC')}, {_flops(cost)}"),
-        ("bytes moved", units.size(bytes_moved(cost)) if is_counted(cost) else units.UNAVAILABLE),
+        ("work", work(tree)),
+        ("bytes moved", bytes_of(tree) if is_counted(cost) else units.UNAVAILABLE),
         ("peak memory", _peak(tree)),
         ("latency p50", _latency(session)),
     ]
@@ -46,12 +48,12 @@ def html_profile(session: Session) -> str:
 def html_comparison(compared: comparison.Comparison) -> str:
     """Return two sides with their totals and the worst differences."""
     head = _cells(("one forward", "A", "B", "B − A", "B / A"), heads=5)
-    rows = [
-        _cells((row.words, *figure_text.total_texts(row)), heads=1)
-        for row in comparison.total_rows(compared)
-    ]
+    totals = comparison.total_rows(compared)
+    rows = [_cells((row.words, *figure_text.total_texts(row)), heads=1) for row in totals]
+    signs = figure_text.reading_words(row.pair for row in totals)
     labels = f"<b>A</b> {_said(compared.a.label)}<br><b>B</b> {_said(compared.b.label)}"
-    return f"<div>{labels}<table>{head}{''.join(rows)}</table>{_worst(compared)}</div>"
+    legend = f"<p>{_said(signs)}</p>" if signs else ""
+    return f"<div>{labels}<table>{head}{''.join(rows)}</table>{legend}{_worst(compared)}</div>"
 
 
 def _worst(compared: comparison.Comparison) -> str:
@@ -82,7 +84,7 @@ def _modules(session: Session, tree: Tree) -> str:
             safe(node.path) or "(the whole)",
             safe(node.type),
             units.count(cost.parameters),
-            units.written(known_flops(cost), units.count),
+            _flops(tree, index),
             units.written(seconds, units.duration),
             units.written(part_of(seconds, whole), units.share),
         ]
@@ -94,22 +96,19 @@ def _modules(session: Session, tree: Tree) -> str:
     return f"<table>{head}{''.join(rows)}</table>"
 
 
-def _counted(figure: int | None, unit: str) -> str:
-    return f"{units.UNAVAILABLE} {unit}" if figure is None else units.quantity(figure, unit)
-
-
-def _flops(cost: Cost) -> str:
+def _flops(tree: Tree, index: int) -> str:
+    cost = tree.costs[index]
+    sign = SIGNS[of_flops(tree.bounded.get(index), is_at_least=is_at_least(cost))]
     flops = known_flops(cost)
-    least = "at least " if cost.uncosted and flops is not None else ""
-    return least + _counted(flops, "FLOP")
+    return f"{sign if flops else ''}{units.written(flops, units.count)}"
 
 
 def _peak(tree: Tree) -> str:
     assert tree.done is not None
     found = peak_bytes(tree.done.peak_memory)
-    return (
-        f"{units.UNAVAILABLE} {found.reason}" if isinstance(found, Unknown) else units.size(found)
-    )
+    if isinstance(found, Unknown):
+        return f"{units.UNAVAILABLE} {found.reason}"
+    return peak_size(tree, tree.done.peak_memory)
 
 
 def _latency(session: Session) -> str:
