@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tui_profiler.figures import units
 from tui_profiler.formatting.text import middle, safe
 from tui_profiler.messages import OtherModel, TrainingStep, Unknown, known
+from tui_profiler.queries.panel.state import whole_seconds
 from tui_profiler.queries.training.backward_bound import backward_bound
 from tui_profiler.queries.training.outside import (
     outside_lines,
@@ -22,6 +23,7 @@ from tui_profiler.queries.training.step import (
     PartName,
     judged,
     node_share,
+    seconds_without_step,
     step_parts,
     timed_backward,
 )
@@ -118,7 +120,10 @@ def _where(step: TrainingStep, *, long: bool) -> str:
 
 
 def _rates(step: TrainingStep, look: Look) -> tuple[Line, ...]:
-    """Return steps, items and tokens per second, the longest form first."""
+    """Return steps, items and tokens per second, the longest form first, or that steps stopped."""
+    if idle := seconds_without_step(look.session):
+        stopped: Line = (("no step ", "muted"), (whole_seconds(idle), "ink"))
+        return (stopped,)
     per_second = known(step.per_second)
     if per_second is None:
         nothing: Line = ((look.glyphs.dash, "faint"), (" steps/s", "muted"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import os
 import re
 import socket
 import subprocess
@@ -94,6 +95,23 @@ def test_a_collector_of_opentelemetry_gets_the_figures(
         f"{PREFIX}package_watts" not in metrics
         or not metrics[f"{PREFIX}package_watts"].gauge.data_points
     )
+
+
+def test_two_exporters_are_two_instances_to_a_collector(
+    collector: tuple[str, list[ExportMetricsServiceRequest]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, received = collector
+
+    def sent() -> dict[str, str]:
+        end(send(Latest(20), otlp_exporter(url), 3600.0))
+        resource = received[-1].resource_metrics[0].resource
+        return {one.key: one.value.string_value for one in resource.attributes}
+
+    found = sent()
+    assert found["service.name"] == "tui-profiler"
+    assert found["service.instance.id"] == f"{socket.gethostname()}:{os.getpid()}"
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=seven,team=vision")
+    assert sent() == found | {"service.instance.id": "seven", "team": "vision"}
 
 
 def test_a_collector_that_is_not_there_does_not_keep_the_program() -> None:

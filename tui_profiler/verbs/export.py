@@ -7,9 +7,13 @@ this process, on the thread that asks.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
+from os import getpid
+from socket import gethostname
 from typing import TYPE_CHECKING
 
+from tui_profiler.queries.panel.state import STALE_SECONDS
 from tui_profiler.reports.metrics.session_metrics import METRICS, Metric, Sample, session_metrics
 from tui_profiler.session import EMPTY, Session
 
@@ -30,21 +34,33 @@ class Latest:
 
     Args:
         top: modules with figures of their own.
+        clock: seconds, of this process.
     """
 
-    def __init__(self, top: int) -> None:
-        self.session: Session = EMPTY
-        self._top = top
+    def __init__(self, top: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._session: Session = EMPTY
+        self._top, self._clock = top, clock
+        self._heard = clock()
         self._making = threading.Lock()
-        self._made: tuple[Session, dict[Metric, tuple[Sample, ...]]] = (EMPTY, {})
+        self._made: tuple[Session, bool, dict[Metric, tuple[Sample, ...]]] = (EMPTY, False, {})
+
+    @property
+    def session(self) -> Session:
+        """Of the last message."""
+        return self._session
+
+    @session.setter
+    def session(self, session: Session) -> None:
+        self._session, self._heard = session, self._clock()
 
     def metrics(self) -> dict[Metric, tuple[Sample, ...]]:
-        """Return its figures; made once for each session."""
+        """Return its figures; made once for each session, and again where it has become old."""
         with self._making:
-            session = self.session
-            if self._made[0] is not session or not self._made[1]:
-                self._made = (session, session_metrics(session, top=self._top))
-            return self._made[1]
+            session, is_silent = self._session, self._clock() - self._heard > STALE_SECONDS
+            if self._made[0] is not session or self._made[1] != is_silent or not self._made[2]:
+                made = session_metrics(session, top=self._top, is_silent=is_silent)
+                self._made = (session, is_silent, made)
+            return self._made[2]
 
 
 class PrometheusCollector:
@@ -112,10 +128,12 @@ def send(latest: Latest, exporter: MetricExporter, seconds: float) -> MeterProvi
     """
     from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415 # an extra
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415
-    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource  # noqa: PLC0415
 
     reader = PeriodicExportingMetricReader(exporter, export_interval_millis=1000 * seconds)
-    resource = Resource.create({"service.name": "tui-profiler"})
+    # Without an instance, a collector takes the series of two exporters for one.
+    ours = {"service.name": "tui-profiler", "service.instance.id": f"{gethostname()}:{getpid()}"}
+    resource = Resource.create(ours).merge(OTELResourceDetector().detect())  # OTEL_* of the user.
     provider = MeterProvider(metric_readers=[reader], resource=resource, shutdown_on_exit=False)
     meter = provider.get_meter("tui_profiler")
     for metric in METRICS:

@@ -39,7 +39,8 @@ def everything() -> Session:
     """Return a made-up session in which each metric of the dashboard is known."""
     session = measured(replace(STEP, tokens=512.0))
     assert session.tick is not None
-    for message in (replace(session.tick, thread=THREAD), MACHINE, GENERATION):
+    running = messages.LoopState("running", 5.0, 1)
+    for message in (running, replace(session.tick, thread=THREAD), MACHINE, GENERATION):
         session = apply(session, message)
     return session
 
@@ -136,13 +137,67 @@ def test_modules_are_those_with_most_self_time(top: int) -> None:
     assert [one.value for one in samples] == sorted(own, reverse=True)[:top]
 
 
-def test_a_rate_without_a_batch_axis_is_of_forwards() -> None:
-    session = folded(MEASURED)
+RUNNING = messages.LoopState("running", 5.0, 1)
+
+
+def heard(at: float, session: Session) -> Session:
+    return apply(session, messages.Heartbeat(at, 0.0))
+
+
+def test_a_rate_is_of_forwards_whatever_their_batch() -> None:
+    session = apply(folded(MEASURED), RUNNING)
     assert session.model is not None
-    assert "items_per_second" in values(session)
+    assert session.tick is not None
+    eight = replace(session, model=replace(session.model, batch=8))
     without = replace(session, model=replace(session.model, batch=None))
-    assert "forwards_per_second" in values(without)
-    assert "items_per_second" not in values(without)
+    assert values(eight)["forwards_per_second"] == session.tick.per_second / 8
+    assert values(without)["forwards_per_second"] == session.tick.per_second
+
+
+def test_a_rate_is_0_once_there_has_been_no_forward_for_a_while() -> None:
+    since = folded(MEASURED)
+    waits = apply(since, messages.LoopState("waiting", 100.0, 1))
+    rate = values(apply(since, RUNNING))["forwards_per_second"]
+    assert rate > 1
+    assert values(heard(104.0, waits))["forwards_per_second"] == rate
+    later = values(heard(106.0, waits))
+    assert later["forwards_per_second"] == 0
+    assert later["forward_mean_seconds"] > 0  # Of the last forwards, whenever they were.
+    assert "forwards_per_second" not in values(since)  # Its loop has finished.
+
+
+def test_rates_of_steps_are_0_once_there_has_been_none_for_a_while() -> None:
+    told = replace(STEP, at=100.0, per_second=0.5, items=4.0, tokens=Unknown("none"))
+    session = apply(measured(told), RUNNING)  # Forwards of an evaluation, say.
+    assert values(heard(105.9, session))["steps_per_second"] == 0.5  # It may be a longer one.
+    stopped = values(heard(106.1, session))
+    assert stopped["steps_per_second"] == stopped["step_items_per_second"] == 0
+    assert "step_tokens_per_second" not in stopped
+    assert stopped["step_mean_seconds"] == 2.0
+
+
+def test_what_is_of_this_moment_has_no_sample_once_nothing_is_heard() -> None:
+    now = [0.0]
+    latest = Latest(20, lambda: now[0])
+    latest.session = apply(apply(measured(), MACHINE), RUNNING)
+    moment = {"forwards_per_second", "steps_per_second", "package_watts", "process_cores"}
+
+    def names() -> set[str]:
+        return {metric.name.removeprefix(PREFIX) for metric in latest.metrics()}
+
+    assert moment <= names()
+    now[0] = 5.5
+    assert not moment & names()
+    assert {"up", "forward_mean_seconds", "forwards", "module_self_seconds"} <= names()
+    latest.session = latest.session
+    assert moment <= names()
+
+
+def test_the_last_export_of_a_program_that_ended_has_no_rate() -> None:
+    session = apply(apply(measured(), MACHINE), RUNNING)
+    ended = values(apply(session, messages.Ended(0, True, "", 1, 1.0)))
+    assert not {"forwards_per_second", "steps_per_second", "process_cores"} & set(ended)
+    assert ended["steps"] == 100
 
 
 @pytest.mark.parametrize(

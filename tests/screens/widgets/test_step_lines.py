@@ -10,8 +10,8 @@ from tests.queries.sessions import resnet
 from tests.small_model import FC
 from tests.training_session import a_gan, step_parts, trained, training_step
 from tui_profiler.formatting.canvas import ASCII
-from tui_profiler.messages import SourceLine, TrainingStep, Unknown
-from tui_profiler.session import EMPTY
+from tui_profiler.messages import Heartbeat, SourceLine, TrainingStep, Unknown
+from tui_profiler.session import EMPTY, apply
 
 SECONDS = {"data": 0.18, "forward": 0.02, "backward": 0.07, "optimizer": 0.31, "other": 0.42}
 LOGGING = SourceLine("Trainer.log_metrics", "/home/me/train.py", 54, 0.7)
@@ -34,6 +34,15 @@ def test_the_step_by_part_with_the_line_of_most_of_the_rest() -> None:
     )
     said = "host-bound: code outside of the model 42 % of the step   1.00 steps/s  4.00 items/s"
     assert drawn.endswith(said)
+
+
+def test_a_rate_gives_way_once_there_has_been_no_step_for_a_while() -> None:
+    def shown(at: float) -> str:
+        session = apply(trained(replace(STEP, at=100.0)), Heartbeat(at, 0.0))
+        return text(bar_lines(Look(session, 0, 2.0, 120), 2)[1]).rstrip()
+
+    assert shown(105.0).endswith("1.00 steps/s  4.00 items/s")
+    assert shown(112.0).endswith("42 % of the step   no step 12 s")
 
 
 def test_where_there_is_room_parts_not_seen_are_dashes() -> None:

@@ -17,6 +17,10 @@ Column: TypeAlias = Literal["parameters", "macs", "flops", "memory", "seconds"]
 
 NONE_IN_A_ROW = "no two consecutive forwards"
 NOT_TOLD = Unknown("neither files nor recordings of earlier versions have requires_grad")
+LEAST_IDLE_SECONDS = 5.0
+"""Longer than two messages of a program are apart (``MOST_TICK_SECONDS`` is 1)."""
+MOST_MISSED = 3.0
+"""Forwards or steps that there would have been at the rate before."""
 ESTIMATED_RATE = "an estimate: a share of the forwards was recorded"
 
 
@@ -49,6 +53,11 @@ def any_rate(session: Session) -> Figure:
         return Unknown(COLD_TIMES)
     per_second = session.tick.per_second
     return Unknown(NONE_IN_A_ROW) if isnan(per_second) else per_second
+
+
+def has_stopped(idle_seconds: float, per_second: float) -> bool:
+    """Tell whether nothing ran for so long that what ran so often before has stopped."""
+    return idle_seconds > LEAST_IDLE_SECONDS and idle_seconds * per_second > MOST_MISSED
 
 
 def counted_rate(session: Session) -> Figure:

@@ -5,6 +5,8 @@
 2. What is not known is no sample: a figure that is missing is never 0.
 3. Times are seconds, sizes bytes, shares ratios of 0 to 1. A counter only grows, until the program
    or its input is another.
+4. Times are of the last forwards and steps, whenever they were. Rates and the machine are of this
+   moment: a rate is 0 while nothing runs, and none of them has a sample once nothing is heard.
 """
 
 from collections.abc import Iterator
@@ -14,6 +16,8 @@ from msgspec import Struct
 
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Unknown
+from tui_profiler.queries.cost.totals import has_stopped
+from tui_profiler.queries.training.step import seconds_without_step
 from tui_profiler.reports.json.report import Bottlenecks, Report, report_of
 from tui_profiler.reports.json.sections.energy import Energy, EnergyOfForward
 from tui_profiler.reports.json.sections.generation import Cache, Generation
@@ -71,14 +75,13 @@ METRICS: tuple[Metric, ...] = (
         "forward_energy_joules", "Energy of one forward by a hardware counter, mean.", "counter"
     ),
     _metric("forwards", "Recorded forwards.", kind="counter"),
-    _metric("forwards_per_second", "Forwards per second, if the inputs have no batch axis."),
-    _metric("items_per_second", "Items (forwards x batch) per second."),
+    _metric("forwards_per_second", "Forwards per second; 0 while there is none."),
     _metric("step_mean_seconds", "Time of one training step, mean."),
     _metric("step_p50_seconds", "Time of one training step, median."),
     _metric("step_p95_seconds", "Time of one training step, p95."),
     _metric("step_part_seconds", "Time of one training step by part, mean.", "part"),
     _metric("steps", "Finished training steps.", kind="counter"),
-    _metric("steps_per_second", "Training steps per second."),
+    _metric("steps_per_second", "Training steps per second; 0 while there is none."),
     _metric("step_items_per_second", "Items trained per second."),
     _metric("step_tokens_per_second", "Tokens trained per second."),
     _metric("first_token_p50_seconds", "Time to the first token of a request, median."),
@@ -127,21 +130,24 @@ METRICS: tuple[Metric, ...] = (
 """All that there are."""
 
 
-def session_metrics(session: Session, *, top: int) -> dict[Metric, tuple[Sample, ...]]:
+def session_metrics(
+    session: Session, *, top: int, is_silent: bool = False
+) -> dict[Metric, tuple[Sample, ...]]:
     """Return the figures of a session that are known.
 
     Args:
         session: as it is now.
         top: modules with figures of their own: those with the most self time.
+        is_silent: nothing was heard of the program for so long that rates and the machine are old.
     """
     of_names: dict[str, list[Sample]] = {}
-    for name, labels, value in _figures(session, top):
+    for name, labels, value in _figures(session, top, is_silent=is_silent):
         if isinstance(value, int | float):
             of_names.setdefault(f"{PREFIX}{name}", []).append(Sample(labels, float(value)))
     return {one: tuple(of_names[one.name]) for one in METRICS if one.name in of_names}
 
 
-def _figures(session: Session, top: int) -> _Found:
+def _figures(session: Session, top: int, *, is_silent: bool) -> _Found:
     yield "up", (), int(not session.is_over)
     if session.tick is not None:
         yield "dropped_events", (), session.tick.dropped
@@ -154,7 +160,9 @@ def _figures(session: Session, top: int) -> _Found:
     yield from _of_step(report)
     yield from _of_requests(report)
     yield from _of_modules(report)
-    yield from _of_machine(report)
+    if not (is_silent or session.is_over):
+        yield from _rates(session, report)
+        yield from _of_machine(report)
 
 
 def _info(report: Report) -> Labels:
@@ -169,7 +177,7 @@ def _info(report: Report) -> Labels:
 
 
 def _of_forward(report: Report) -> _Found:
-    latency, throughput, overhead = report.latency, report.throughput, report.overhead
+    latency, overhead = report.latency, report.overhead
     if isinstance(latency, Latency):
         yield "forward_mean_seconds", (), latency.mean_s
         yield "forward_p50_seconds", (), latency.latency_p50
@@ -177,10 +185,6 @@ def _of_forward(report: Report) -> _Found:
         yield "forwards", (), latency.forwards
         if latency.thread is not None:
             yield "forward_waiting_seconds", (), latency.thread.waiting
-    if isinstance(throughput, Throughput):
-        # Without a batch axis an item is a forward.
-        name = "forwards_per_second" if report.batch is None else "items_per_second"
-        yield name, (), throughput.per_s
     if isinstance(overhead, Overhead):
         yield "overhead_ratio", (), overhead.ratio
     if isinstance(report.bottlenecks, Bottlenecks):
@@ -201,13 +205,30 @@ def _of_step(report: Report) -> _Found:
     yield "step_p50_seconds", (), step.p50
     yield "step_p95_seconds", (), step.p95
     yield "steps", (), step.steps
-    yield "steps_per_second", (), step.per_second
-    yield "step_items_per_second", (), step.items_per_s
-    yield "step_tokens_per_second", (), step.tokens_per_s
     for name in StepParts.__struct_fields__:
         part = getattr(step.parts, name)
         if isinstance(part, StepPart):
             yield "step_part_seconds", (("part", name),), part.mean_s
+
+
+def _rates(session: Session, report: Report) -> _Found:
+    loop = session.loop
+    if loop is not None and loop.state == "finished":  # The model is gone, the program is not.
+        return
+    per_s = report.throughput.per_s if isinstance(report.throughput, Throughput) else None
+    if isinstance(per_s, float):
+        forwards = per_s / (report.batch or 1)
+        idle = 0.0
+        if loop is not None and loop.state == "waiting":
+            idle = session.heard_at - loop.at
+        yield "forwards_per_second", (), 0.0 if has_stopped(idle, forwards) else forwards
+    step = report.step
+    if isinstance(step, Step) and isinstance(step.per_second, float):
+        share = 0.0 if seconds_without_step(session) else 1.0
+        yield "steps_per_second", (), step.per_second * share
+        for name, rate in (("items", step.items_per_s), ("tokens", step.tokens_per_s)):
+            if isinstance(rate, float):
+                yield f"step_{name}_per_second", (), rate * share
 
 
 def _of_requests(report: Report) -> _Found:
