@@ -7,10 +7,13 @@ import random
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests.queries.sweeps import AT, swept
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.scaling import MOST_SPREAD, fit, knees, scalings, time_slope
+from tui_profiler.queries.sweep import Sweep
+from tui_profiler.reports.text.sweep import sweep_table
 
 SETTINGS = (1, 2, 4, 8, 16)
 
@@ -132,6 +135,36 @@ def test_the_knee_is_where_a_fixed_and_a_growing_cost_are_equal() -> None:
 def test_without_a_fixed_cost_the_smallest_batch_is_the_knee() -> None:
     (knee,) = knees(swept(fixed=0.0, each=1e-3))
     assert knee.is_first
+
+
+def in_rounds(*latencies: tuple[float, float]) -> Sweep:
+    """Return batches 1, 2, 4, … whose latency differs between two rounds."""
+    sweep = swept(fixed=1e-3, each=0.125e-3)
+    visits = tuple(
+        replace(
+            visit,
+            latency_p50=latencies[visit.place][visit.round],
+            items_per_second=2**visit.place / latencies[visit.place][visit.round],
+        )
+        for visit in sweep.visits
+    )
+    return replace(sweep, visits=visits)
+
+
+def test_batches_that_the_rounds_do_not_tell_apart_are_a_range() -> None:
+    quiet = [(1.12, 1.13), (1.25, 1.25), (1.5, 1.5), (2.0, 2.0), (3.0, 3.0)]
+    (sure,) = knees(in_rounds(*quiet))
+    assert (sure.least_batch, sure.batch, sure.most_batch, sure.is_told) == (8, 8, 8, True)
+    busy = [*quiet[:2], (1.4, 1.6), (1.9, 2.1), quiet[-1]]
+    (near,) = knees(in_rounds(*busy))  # 1.4 ms at 4 is better than 2.1 ms at 8.
+    assert (near.least_batch, near.batch, near.most_batch, near.is_told) == (4, 8, 8, True)
+
+
+def test_rounds_that_differ_more_than_the_batches_have_no_knee() -> None:
+    (knee,) = knees(in_rounds((0.5, 22.0), (35.0, 285.0), (92.0, 286.0), (9.0, 9.0), (9.0, 300.0)))
+    assert not knee.is_told
+    text = "\n".join(sweep_table(in_rounds(*[(0.5, 300.0)] * 5), columns=100))
+    assert "– too noisy: the rounds differ more than the batches" in text
 
 
 def test_a_failed_point_is_in_no_fit() -> None:

@@ -15,7 +15,7 @@ from statistics import fmean, median
 
 from msgspec import Struct
 
-from tui_profiler.messages import Unknown
+from tui_profiler.messages import Unknown, known
 from tui_profiler.messages.model import Kind
 from tui_profiler.queries.sweep import Axis, AxisName, NodeFigures, Result, Sweep, Value, results
 
@@ -95,6 +95,12 @@ class Knee(Struct, frozen=True):
     """Latency over that of the smallest batch."""
     is_first: bool
     is_last: bool
+    least_batch: int
+    """The rounds do not tell these batches apart: from this one"""
+    most_batch: int
+    """to this one. Both are ``batch`` where it was the best in every round."""
+    is_told: bool
+    """Whether they are not all batches of the sweep."""
 
 
 def scalings(sweep: Sweep) -> tuple[Scaling, ...]:
@@ -274,6 +280,9 @@ def _knee(at: tuple[tuple[AxisName, Value], ...], number: int, line: list[Result
         return None
     first, last = measured[0], measured[-1]
     best = max(measured, key=lambda one: one[1] / one[2])
+    powers = {_number(one, number): _powers(one) for one in line}
+    at_least = min(powers[best[0]])
+    near = [batch for batch, *_ in measured if batch == best[0] or max(powers[batch]) >= at_least]
     return Knee(
         at=at,
         batch=best[0],
@@ -281,4 +290,13 @@ def _knee(at: tuple[tuple[AxisName, Value], ...], number: int, line: list[Result
         cost=best[2] / first[2],
         is_first=best is first,
         is_last=best is last,
+        least_batch=near[0],
+        most_batch=near[-1],
+        is_told=(near[0], near[-1]) != (first[0], last[0]),
     )
+
+
+def _powers(one: Result) -> list[float]:
+    """Return items/s over latency of each round."""
+    pairs = ((known(visit.items_per_second), known(visit.latency_p50)) for visit in one.visits)
+    return [items / seconds for items, seconds in pairs if items is not None and seconds]

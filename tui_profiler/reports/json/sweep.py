@@ -77,7 +77,7 @@ class PointMemory(json_values.Closed, frozen=True):
     paper_is_least: bool
     """A part of the peak is not known: the figure is a lower bound."""
     allocator_bytes: json_values.Known[json_values.Size]
-    """Peak of torch's allocator on the model's device; the CPU allocator has no counters."""
+    """Peak of torch's allocator on a GPU; on a CPU that of one forward under torch's profiler."""
     process_bytes: json_values.Known[json_values.Size]
     """Peak RSS of the worker, torch included."""
 
@@ -169,6 +169,12 @@ class SweepKnee(json_values.Closed, frozen=True):
     """Latency / that of the smallest batch."""
     is_first: bool
     is_last: bool
+    least_batch: json_values.Above0
+    """Smallest batch that the rounds do not tell apart from it."""
+    most_batch: json_values.Above0
+    """Largest batch that the rounds do not tell apart from it."""
+    is_told: bool
+    """False if they are the smallest and the largest of the sweep: the rounds vary too much."""
 
 
 class SweepReport(json_values.Closed, frozen=True):
