@@ -81,6 +81,8 @@ def test_where_the_sides_tell_other_statistics_each_is_named() -> None:
     other = replace(compared.b, statistic="mean of 12 segments")
     shown = "\n".join(compare_table(replace(compared, b=other), columns=120))
     assert "A mean of 100 forwards, B mean of 12 segments" in shown
+    narrow = compare_table(replace(compared, b=other), columns=80)
+    assert "  A mean of 100 forwards, B mean of 12 segments" in narrow  # Whole, on its own line.
 
 
 @pytest.mark.parametrize("columns", [20, 76, 80, 120, 200])

@@ -151,6 +151,14 @@ def test_without_a_tree_there_is_none() -> None:
             "no forward after the warm-up was finished; measure for longer",
         ),
         (
+            (
+                *TRACED,
+                StageDone("trace", 2.0, 1.0),
+                LoopState("finished", 3.0, 1, "not run, as asked"),
+            ),
+            "not run, as asked",
+        ),
+        (
             (*TRACED, LoopState("finished", 3.0, detail="the script ended")),
             "no forward has times: the script ended",
         ),

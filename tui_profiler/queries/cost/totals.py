@@ -81,8 +81,8 @@ def why_no_times(session: Session, nothing: str = "") -> str:
         return ""
     if session.tree is not None and not session.tree.has_forward:
         return NO_FORWARD
-    if session.loop is not None and session.loop.detail.startswith("not run: "):
-        return session.loop.detail
+    if session.loop is not None and session.loop.detail.startswith("not run"):
+        return session.loop.detail  # ``not run, as asked``, or a colon and why.
     failure = session.failure
     if failure is not None and failure.fatal:
         return f"{failure.what}: {failure.why}" if failure.why else failure.what

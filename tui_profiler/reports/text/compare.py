@@ -123,10 +123,12 @@ def _worst(compared: comparison.Comparison, cells: int, top: int) -> list[str]:
     room = cells - 2 - 2 * FIGURE_CELLS - FIGURE_CELLS - 1 - RATIO_CELLS - 2
     column = aligned_times(max(_most(one) for one in found)) if name == "seconds" else None
     unit = f" {column.unit}" if column is not None else ""
-    says = f", {figure_text.statistic_text(compared)}" if column is not None else ""
+    says = figure_text.statistic_text(compared) if column is not None else ""
+    title = f"largest self differences by {_BY[name]}"
+    whole = heading(title, ", ".join(filter(None, ("without children", says))))
     lines = [
         "",
-        heading(f"largest self differences by {_BY[name]}", f"without children{says}"),
+        *([whole] if len(whole) <= cells else [heading(title, "without children"), f"  {says}"]),
         f"  {'':<2}{'module':<{room}}" + _figures(f"A{unit}", f"B{unit}", "B − A", "B / A"),
     ]
     for one in found:
