@@ -140,7 +140,7 @@ class ForeignForwardRecorder:
     @property
     def is_of_this_thread(self) -> bool:
         """Whether a forward is recorded on the thread that asks."""
-        return self._stack is not None and self._stack.is_of_this_thread
+        return (stack := self._stack) is not None and stack.is_of_this_thread
 
     def leave_early(self) -> bool:
         """Record no more of a forward that goes on, on its own thread; False where that failed."""

@@ -202,7 +202,7 @@ class Observer:
     ) -> None:
         """Have viewers told of what the program was doing; on the thread that it happened on."""
         root = self._root() if self._root is not None else None
-        threads = self._times.threads if self._times is not None else set()
+        threads = times.threads if (times := self._times) is not None else set()
         raised = out_of_memory.read_state(
             frames, root, threads, device=device, wanted=wanted, is_uncaught=is_uncaught
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import random
@@ -15,6 +16,7 @@ import torch
 from torch import nn
 
 from benchmarks.watching.viewer_cycles import Traffic, cycles
+from tests.probe.measure.amid_a_call import AmidACall
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.torch_compat.modules import has_parameters
 
@@ -299,3 +301,36 @@ def test_what_the_model_raises_inside_of_something_is_its_own() -> None:
     with pytest.raises(IndexError, match="of the model"):
         model(X)
     clock.uninstall()
+
+
+CALLED_BY_PROGRAMS: tuple[Callable[[ModuleClock], object], ...] = (
+    lambda clock: clock.take_pass(),
+    lambda clock: clock.begin_pass((torch.ones(1),)),
+    lambda clock: clock.end_pass(),
+    lambda clock: clock.record_step(is_recorded=True),
+    lambda clock: clock.is_step_recorded,
+    lambda clock: clock.read_usage(),
+    lambda clock: clock.mark_device(),
+    lambda clock: clock.call_before_next(print),
+)
+"""What a program's own threads call while it trains."""
+
+
+@pytest.mark.parametrize("call", CALLED_BY_PROGRAMS)
+def test_uninstalled_amid_a_call_nothing_raises_and_nothing_is_recorded(
+    call: Callable[[ModuleClock], object],
+) -> None:
+    model, is_over = nn.Linear(2, 2), False
+    for instruction in range(1, 100):
+        clock = watched_by(model)
+        amid = AmidACall("clock.py", instruction, clock.uninstall)
+        try:
+            amid.run(functools.partial(call, clock))
+        finally:
+            clock.uninstall()
+        assert not clock.is_step_recorded
+        is_over = amid.passed < instruction
+        if is_over:
+            break
+    assert is_over
+    assert instruction > 3

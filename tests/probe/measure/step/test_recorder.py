@@ -5,15 +5,21 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from threading import get_ident
 from types import FrameType
 
+import pytest
 import torch
 from torch import nn
 
 from benchmarks.training.recorded_steps import RecordedSteps
+from tests.probe.measure.amid_a_call import AmidACall
 from tests.probe.measure.clock.module_nodes import module_nodes
 from tui_profiler.probe.measure.clock.backward import ALIKE, BackwardPasses
+from tui_profiler.probe.measure.step.marks import Mark
+from tui_profiler.probe.measure.step.recorder import Pass, StepRecorder
+from tui_profiler.probe.measure.values.step_values import StepValues
 
 LAYERS = 80
 
@@ -82,3 +88,63 @@ def test_a_backward_runs_no_line_of_ours_for_a_mark() -> None:
     for one in [one for one in found if one.startswith("source_line")]:
         del found[one]  # Once per pass: how deep the stack is depends on who runs the test.
     assert found.total() < LAYERS / 2, found
+
+
+class Window:
+    """One that is told of everything."""
+
+    is_over = is_waiting = False
+
+    def await_forward(self) -> None: ...
+
+    def begin(self) -> None: ...
+
+    def after_pass(self, one: Pass, *, is_one_of_several: bool) -> None: ...
+
+    def after_data(self) -> None: ...
+
+    def after_step(self) -> None: ...
+
+
+def take_window(recorder: StepRecorder) -> None:
+    recorder.window = None
+
+
+TAKEN_AMID: tuple[
+    tuple[Callable[[StepRecorder, Loop], object], Callable[[StepRecorder], None]], ...
+] = (
+    (lambda one, _: one.take_mark(Mark("data", get_ident(), 0.0, 1.0)), take_window),
+    (lambda one, _: one.after_pass(0.0, 1.0), take_window),
+    (lambda one, _: one.before_roots((torch.ones(1),)), take_window),
+    (
+        lambda one, loop: one.before_update(loop.optimizer, has_closure=False),
+        StepRecorder.forget_values,
+    ),
+    (
+        lambda one, _: one.take_mark(Mark("optimizer", get_ident(), 0.0, 1.0, -1)),
+        StepRecorder.forget_values,
+    ),
+    (lambda one, _: one.take_mark(Mark("optimizer", get_ident(), 0.0, 1.0)), StepRecorder.close),
+)
+"""What is told on the thread that trains, and what another thread takes away meanwhile."""
+
+
+@pytest.mark.parametrize(("told", "taken"), TAKEN_AMID)
+def test_what_is_taken_away_meanwhile_raises_nothing_in_the_program(
+    told: Callable[[StepRecorder, Loop], object], taken: Callable[[StepRecorder], None]
+) -> None:
+    loop, is_over = Loop(), False
+    for instruction in range(1, 400):
+        with RecordedSteps(loop.model, module_nodes(loop.model)[:1]) as steps:
+            recorder = steps.recorder
+            recorder.window, recorder.ends_at = Window(), 0
+            recorder.next_values = StepValues(frozenset(map(id, loop.model.parameters())))
+            recorder.take_mark(Mark("optimizer", get_ident(), 0.0, 1.0))  # A step begins.
+            recorder.ends_at = 0 if taken is StepRecorder.close else 1
+            amid = AmidACall("recorder.py", instruction, partial(taken, recorder))
+            amid.run(partial(told, recorder, loop))
+        is_over = amid.passed < instruction
+        if is_over:
+            break
+    assert is_over
+    assert instruction > 3

@@ -154,6 +154,8 @@ class Watching:
         self.is_wanted = root is not None
         self.watched = _nobody if root is None else weakref.ref(root)
         self._move_gate()
+        if not self._is_open:  # Closed meanwhile, by another thread.
+            self.is_wanted, self.watched = False, _nobody
 
     def stop_after_request(self) -> None:
         """Record no more when the request that is under way has ended; at once where there is none.

@@ -10,7 +10,9 @@ fused paths off and break compilation.
    replacement, passes through for ever, and is peeled off when it surfaces again.
 3. At most ``pending_events`` events wait to be taken. When they are full, whole forwards are
    dropped and counted: half a forward would be a wrong figure.
-4. No module is kept alive after the period, and none that was not called or is not the root.
+4. It may be uninstalled on another thread while the program calls: what it records with is asked
+   for once in each function.
+5. No module is kept alive after the period, and none that was not called or is not the root.
 
 What runs inside of each call is in ``timed_call.py``, what it records in ``call_recorder.py``.
 """
@@ -102,7 +104,7 @@ class ModuleClock:
     @property
     def call(self) -> Call | None:
         """What calls of modules go through while it is installed."""
-        return None if self._watching is None else self._watching.call
+        return None if (watching := self._watching) is None else watching.call
 
     @property
     def recording(self) -> bool:
@@ -120,9 +122,10 @@ class ModuleClock:
 
         Nobody has to be there to stop it: what is recorded is bounded however seldom they come.
         """
-        if seconds <= 0 and not one_at_least and self._watching is not None:
-            self._watching.stop_after_request()
-            self._seconds = SHORTEST_SECONDS if self._watching.is_wanted else 0.0
+        watching = self._watching
+        if seconds <= 0 and not one_at_least and watching is not None:
+            watching.stop_after_request()
+            self._seconds = SHORTEST_SECONDS if watching.is_wanted else 0.0
         else:
             self._record(max(seconds, SHORTEST_SECONDS if one_at_least else 0.0))
 
@@ -136,34 +139,34 @@ class ModuleClock:
             values: who reads its values; None: nobody does.
         """
         self._seconds = inf if is_recorded else 0.0
-        if self._watching is not None:
-            self._watching.watch_step(self._root() if is_recorded else None, values)
+        if (watching := self._watching) is not None:
+            watching.watch_step(self._root() if is_recorded else None, values)
 
     @property
     def is_step_recorded(self) -> bool:
         """Whether the present step of training is recorded, forward and backward."""
-        return self._watching is not None and self._watching.is_marked
+        return (watching := self._watching) is not None and watching.is_marked
 
     def begin_pass(self, roots: object) -> None:
         """Take note that a backward pass begins on this thread, with these tensors."""
-        if self._watching is not None:
-            self._watching.begin_pass(roots)
+        if (watching := self._watching) is not None:
+            watching.begin_pass(roots)
 
     def end_pass(self) -> None:
         """Take note that the innermost pass on this thread has ended."""
-        if self._watching is not None:
-            self._watching.end_pass()
+        if (watching := self._watching) is not None:
+            watching.end_pass()
 
     def mark_device(self) -> DeviceMark | None:
         """Return a mark on the device behind all that was launched so far; None without one."""
-        return None if self.device is None else self.device.mark()
+        return None if (device := self.device) is None else device.mark()
 
     def take_pass(self) -> PassSeen:
         """Return what was seen of the outermost pass that ended last."""
-        if self._watching is None:
+        if (watching := self._watching) is None:
             return PassSeen()
         began = time.thread_time()
-        seen = self._watching.marks.take_pass()
+        seen = watching.marks.take_pass()
         if seen.is_compiled:
             self.search_seconds += time.thread_time() - began
         return seen
@@ -173,45 +176,45 @@ class ModuleClock:
 
         Both since the last time.
         """
-        return ([], "") if self._watching is None else self._watching.marks.take()
+        return ([], "") if (watching := self._watching) is None else watching.marks.take()
 
     def take_others(self) -> list[OtherCall]:
         """Return calls of other models in recorded steps."""
-        return [] if self._watching is None else self._watching.take_others()
+        return [] if (watching := self._watching) is None else watching.take_others()
 
     def read_usage(self) -> Reading | None:
         """Return what the calling thread has used since it began; None outside of a period."""
-        return None if self._watching is None else self._watching.read_usage()
+        return None if (watching := self._watching) is None else watching.read_usage()
 
     @property
     def waits(self) -> bool:
         """Whether the next forward that begins is recorded."""
-        return self._watching is not None and self._watching.is_wanted
+        return (watching := self._watching) is not None and watching.is_wanted
 
     @property
     def is_busy(self) -> bool:
         """Whether a forward that is recorded has begun and not ended."""
-        return self._watching is not None and self._watching.is_busy
+        return (watching := self._watching) is not None and watching.is_busy
 
     def _record(self, seconds: float) -> None:
         self._seconds = seconds
-        if self._watching is not None:
-            self._watching.watch(self._root() if seconds > 0 else None, seconds)
+        if (watching := self._watching) is not None:
+            watching.watch(self._root() if seconds > 0 else None, seconds)
 
     @property
     def dropped(self) -> int:
         """Forwards that were not kept so far, because nothing took those before them."""
-        return self._dropped_before + (self._watching.dropped if self._watching else 0)
+        return self._dropped_before + (watching.dropped if (watching := self._watching) else 0)
 
     @property
     def model_seconds(self) -> dict[int, float]:
         """Seconds in calls of this model and of others, by id; of this period."""
-        return dict(self._watching.model_seconds) if self._watching else {}
+        return dict(watching.model_seconds) if (watching := self._watching) else {}
 
     @property
     def asking_seconds(self) -> float:
         """What it took in this period to tell forwards as traced from others."""
-        return self._watching.asking_seconds if self._watching else 0.0
+        return watching.asking_seconds if (watching := self._watching) else 0.0
 
     def install(self, instead_of: tuple[Call, Call] | None = None) -> None:
         """Begin a watching period; nothing happens where one has begun.
@@ -287,24 +290,24 @@ class ModuleClock:
 
         Nothing is assigned for it (rule 1).
         """
-        if self._watching is not None:
-            self._watching.around_next.append(around)
+        if (watching := self._watching) is not None:
+            watching.around_next.append(around)
 
     def call_before_next(self, begin: Callable[[], None]) -> None:
         """Have ``begin`` called before the next forward that is marked, on its thread."""
-        if self._watching is not None:
-            self._watching.marks.before_next.append(begin)
+        if (watching := self._watching) is not None:
+            watching.marks.before_next.append(begin)
 
     def read_calls_next(self) -> None:
         """Have each call of the next recorded forward as traced read what its thread uses."""
-        if self._watching is not None:
-            self._watching.reader.is_asked = True
+        if (watching := self._watching) is not None:
+            watching.reader.is_asked = True
 
     def note_gap(self) -> None:
         """Say that the time until the next forward is not running: the model was held."""
-        if self._watching is not None:
-            self._watching.ended = None
+        if (watching := self._watching) is not None:
+            watching.ended = None
 
     def take(self) -> list[Forward]:
         """Return the forwards that finished since the last time, and forget them."""
-        return self._watching.take() if self._watching else []
+        return watching.take() if (watching := self._watching) else []

@@ -5,7 +5,8 @@
    adds the steps up (``ends_at``), and how long they are: here is no history.
 2. At each end, so between two steps, it is decided whether the next one is recorded whole: every
    forward in it, with marks on the graph, and every backward pass.
-3. Nothing here raises or waits. All queues are bounded; what did not fit is counted.
+3. Nothing here raises or waits. All queues are bounded; what did not fit is counted. What another
+   thread may take away meanwhile (a window, who reads values) is asked for once.
 4. Where it is known that several steps in a row are not recorded, only times of them are kept, and
    no end decides (``BriefMarks``): that is most of what steps of 1 ms would cost.
 """
@@ -185,23 +186,23 @@ class StepRecorder:
 
     def before_update(self, stepped: optimizer.Optimizer, *, has_closure: bool) -> None:
         """Have gradients and weights read, where those of this step are."""
-        if self._values is not None:
-            self._values.before_update(stepped, has_closure=has_closure)
+        if (values := self._values) is not None:
+            values.before_update(stepped, has_closure=has_closure)
 
     def take_mark(self, mark: Mark) -> None:
         """Keep a mark; the step of an optimizer may end a step."""
         self.marks.append(mark)
-        if self._values is not None and mark.kind == "optimizer":
-            self._values.after_update()
-        if self.window is not None and mark.kind == "data":
-            self.window.after_data()
+        if (values := self._values) is not None and mark.kind == "optimizer":
+            values.after_update()
+        if (window := self.window) is not None and mark.kind == "data":
+            window.after_data()
         if mark.kind == "optimizer" and self.ends_at in (0, mark.subject):
             self._end(mark.ended)
 
     def before_roots(self, roots: object) -> None:
         """Have calls of modules inside of the pass recorded, where its step is."""
-        if self.window is not None and self._clock.is_step_recorded:
-            self.window.begin()
+        if (window := self.window) is not None and self._clock.is_step_recorded:
+            window.begin()
         self._clock.begin_pass(roots)
 
     def after_roots(self) -> None:
@@ -219,8 +220,8 @@ class StepRecorder:
         one = Pass(get_ident(), began, ended, *self._clock.take_pass(), line)
         self.passes.append(one)
         self._passes += 1
-        if self.window is not None:
-            self.window.after_pass(one, is_one_of_several=self._passes_before > 1)
+        if (window := self.window) is not None:
+            window.after_pass(one, is_one_of_several=self._passes_before > 1)
         if self.ends_at is None:
             self._end(ended)
 
