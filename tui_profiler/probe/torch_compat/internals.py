@@ -426,8 +426,13 @@ COMPILER = "torch._dynamo.utils"
 """The module that counts what Dynamo compiled."""
 
 
+def dynamo_counters() -> Any:
+    """Return what Dynamo counts in, a dict of dicts; None where nobody has imported it."""
+    return getattr(sys.modules.get(COMPILER), "counters", None)
+
+
 def frames_compiled() -> int:
     """Return how many frames Dynamo compiled so far; 0 where nobody has imported it."""
-    counters = getattr(sys.modules.get(COMPILER), "counters", None)
+    counters = dynamo_counters()
     frames = counters.get("frames") if counters is not None else None
     return frames.get("total", 0) if frames else 0

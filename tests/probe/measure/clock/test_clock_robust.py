@@ -310,6 +310,7 @@ CALLED_BY_PROGRAMS: tuple[Callable[[ModuleClock], object], ...] = (
     lambda clock: clock.record_step(is_recorded=True),
     lambda clock: clock.is_step_recorded,
     lambda clock: clock.read_usage(),
+    lambda clock: clock.noting_usage(print),
     lambda clock: clock.mark_device(),
     lambda clock: clock.call_before_next(print),
 )

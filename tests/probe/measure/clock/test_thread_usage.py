@@ -145,16 +145,76 @@ def test_garbage_collection_is_counted_and_the_callbacks_are_as_they_were() -> N
     assert gc.callbacks == before
 
 
+PAGES = 500
+
+
+def touch() -> None:
+    with mmap.mmap(-1, PAGES * mmap.PAGESIZE) as fresh:
+        fresh.madvise(mmap.MADV_NOHUGEPAGE)
+        for page in range(PAGES):
+            fresh[page * mmap.PAGESIZE] = 1
+
+
 def test_page_faults_are_counted() -> None:
-    pages = 500
+    assert PAGES <= used_by(touch).minor_faults < PAGES + 200
 
-    def touch() -> None:
-        with mmap.mmap(-1, pages * mmap.PAGESIZE) as fresh:
-            fresh.madvise(mmap.MADV_NOHUGEPAGE)
-            for page in range(pages):
-                fresh[page * mmap.PAGESIZE] = 1
 
-    assert pages <= used_by(touch).minor_faults < pages + 200
+def test_what_is_noted_at_ends_of_steps_is_what_is_read_there() -> None:
+    """Work of each kind between two of them, beside a thread that takes the core away."""
+    collector = thread_usage.CollectorClock()
+    reader = thread_usage.ThreadUsageReader(collector=collector)
+    noted: list[tuple[float, thread_usage.Reading]] = []
+    read: list[thread_usage.Reading] = []
+    kernels: list[float] = []
+    is_over = threading.Event()
+    steps = (
+        lambda: spin(0.02),
+        touch,
+        lambda: torch.mm(BIG, BIG),
+        gc.collect,
+        is_over.set,
+        lambda: torch.compile(torch.neg, backend="eager")(BIG),
+    )
+
+    def take_turns() -> None:
+        os.sched_setaffinity(threading.get_native_id(), {core})
+        while not is_over.is_set():
+            torch.mm(BIG[:200, :200], BIG[:200, :200])
+
+    def run() -> None:
+        task = threading.get_native_id()
+        os.sched_setaffinity(task, {core})
+        file, note = Path(f"/proc/self/task/{task}/schedstat"), reader.noting(noted.append)
+        for step in (int, *steps):
+            step()
+            read.append(reader.read())
+            kernels.append(int(file.read_text().split()[1]) / 1e9)
+            note(time.perf_counter())
+
+    core, threads = min(os.sched_getaffinity(0)), torch.get_num_threads()
+    torch.set_num_threads(1)
+    both = [threading.Thread(target=one) for one in (take_turns, run)]
+    collector.start()
+    try:
+        for each in both:
+            each.start()
+        both[1].join()
+    finally:
+        is_over.set()
+        both[0].join()
+        collector.stop()
+        torch.set_num_threads(threads)
+    pairs = zip(read, read[1:], noted, noted[1:], strict=False)
+    for before, after, (_, was), (_, now) in pairs:
+        one, two = (thread_usage.usage_between(*pair) for pair in ((before, after), (was, now)))
+        assert two.on_core == pytest.approx(one.on_core, abs=2e-3)
+        assert two.minor_faults == pytest.approx(one.minor_faults, abs=50)
+        assert two.collecting == pytest.approx(one.collecting, abs=1e-3)
+        assert two.compiled == one.compiled
+    for kernel, (_, (*_, told, _, _)) in zip(kernels, noted, strict=True):
+        assert kernel - thread_usage.MOST_UNREAD <= (thread_usage.waiting_seconds(told) or 0.0)
+    assert thread_usage.usage_between(noted[0][1], noted[-1][1]).compiled == 1
+    assert kernels[-1] - kernels[0] > 0.02, "the core was taken away"
 
 
 def test_a_forked_process_reads_its_own_thread() -> None:

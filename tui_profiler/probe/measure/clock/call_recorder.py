@@ -451,6 +451,12 @@ class Watching:
         """Return what the calling thread has used since it began."""
         return self._usage.read()
 
+    def noting_usage(
+        self, note: Callable[[tuple[float, Reading]], object]
+    ) -> Callable[[float], None]:
+        """Return what notes a second with what this thread used until then."""
+        return self._usage.noting(note)
+
     def _drop(self, events: list[object]) -> None:
         self.dropped += 1
         self.ended = None

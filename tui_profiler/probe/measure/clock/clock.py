@@ -186,6 +186,12 @@ class ModuleClock:
         """Return what the calling thread has used since it began; None outside of a period."""
         return None if (watching := self._watching) is None else watching.read_usage()
 
+    def noting_usage(
+        self, note: Callable[[tuple[float, Reading]], object]
+    ) -> Callable[[float], None] | None:
+        """Return what notes a second with what this thread used; None outside of a period."""
+        return None if (watching := self._watching) is None else watching.noting_usage(note)
+
     @property
     def waits(self) -> bool:
         """Whether the next forward that begins is recorded."""

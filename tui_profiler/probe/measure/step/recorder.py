@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from threading import get_ident
 from time import perf_counter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from torch.optim import optimizer
 
@@ -39,7 +39,7 @@ FIRST_STEPS = 9
 LEAST_READ_SECONDS = 2e-3
 """Of a step, for what its thread used to be read where it is recorded."""
 LEAST_READ_ALWAYS_SECONDS = 10e-3
-"""Of a step, for it to be read in every step: 20 us, behind convolutions 40."""
+"""Of a step, for it to be read in every step: 25 us of a transformer's."""
 
 
 class Pass(NamedTuple):
@@ -77,6 +77,11 @@ class End(NamedTuple):
     """What ended is not a step, but a time between two of them."""
     values: StepValues | None = None
     """What read the values of the step; None: nobody did."""
+
+
+BriefEnd: TypeAlias = float | tuple[float, Reading]
+"""Of a step that only times are kept of: the second at which it ended; with what its thread used
+up to then."""
 
 
 class StepWindow(Protocol):
@@ -133,8 +138,7 @@ class StepRecorder:
         """Steps that only times are kept of, from the present one on."""
         self.marks: deque[Mark] = deque(maxlen=MOST_MARKS)
         self.passes: deque[Pass] = deque(maxlen=MOST_PASSES)
-        self.ends: deque[End | float] = deque(maxlen=MOST_ENDS)
-        """Of a step that only times are kept of, the second at which it ended."""
+        self.ends: deque[End | BriefEnd] = deque(maxlen=MOST_ENDS)
         self.ends_at: int | None = 0
         """``id`` of the optimizer whose steps end a step; 0: any; None: backward passes do."""
         self.usual_seconds = 0.0
@@ -295,14 +299,16 @@ class StepRecorder:
                 window.await_forward()
                 self._clock.call_before_next(window.begin)
             if not self._is_recorded and self._governor is not None:
-                reads = self.usual_seconds >= LEAST_READ_ALWAYS_SECONDS
-                self._be_brief(self._end_read if reads else self.ends.append, self._governor)
+                self._be_brief(self._governor)
 
-    def _be_brief(self, end: Callable[[float], object], governor: Governor) -> None:
+    def _be_brief(self, governor: Governor) -> None:
         """Keep only times of the steps from now on, as many as are not recorded."""
         subject = self.ends_at
         if not subject or not MARKS.can_be_brief(subject) or not (steps := governor.pass_over()):
             return
+        end: Callable[[float], object] = self.ends.append
+        if self.usual_seconds >= LEAST_READ_ALWAYS_SECONDS:
+            end = self._clock.noting_usage(self.ends.append) or end
         self._brief = brief = BriefMarks(self.thread, subject, steps, end)
         MARKS.be_brief(brief)
         ENGINE.be_brief(self.thread)
@@ -312,10 +318,6 @@ class StepRecorder:
         if not self._is_open:  # Closed meanwhile, by another thread.
             self._brief = None
             _tell_all()
-
-    def _end_read(self, at: float) -> None:
-        """Keep the end of a step that only times are kept of, and what its thread used."""
-        self.ends.append(End(at, self.thread, False, self._clock.read_usage()))
 
     def _leave_brief(self) -> None:
         """Take note that a step ends that is told as usual."""

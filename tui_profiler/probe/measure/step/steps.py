@@ -57,7 +57,13 @@ from tui_profiler.probe.measure.step.outside import (
     recompute,
     why_undivided,
 )
-from tui_profiler.probe.measure.step.recorder import End, Pass, StepRecorder, brief_step_seconds
+from tui_profiler.probe.measure.step.recorder import (
+    BriefEnd,
+    End,
+    Pass,
+    StepRecorder,
+    brief_step_seconds,
+)
 from tui_profiler.probe.measure.step.source_lines import Line, LineSampler, Sample, text_of
 from tui_profiler.probe.measure.step.step_set import FigureName, StepSet
 from tui_profiler.probe.measure.values.model_values import ValueReader
@@ -696,12 +702,10 @@ class TrainingSteps:
         found = [span for one, span in told if one == thread]
         return found + self._brief.inside(began, ended)
 
-    def _reached(self, ends: Iterable[End | float]) -> Iterator[End]:
+    def _reached(self, ends: Iterable[End | BriefEnd]) -> Iterator[End]:
         """Yield the ends of steps that a device has come to; without one, all."""
         thread = self._recorder.thread
-        self._ends += (
-            End(one, thread, False, None) if isinstance(one, float) else one for one in ends
-        )
+        self._ends += (_as_end(one, thread) for one in ends)
         device = self._clock.device
         while self._ends:
             mark = self._ends[0].mark
@@ -1063,8 +1067,15 @@ def _outermost_seconds(times: Sequence[tuple[float, float]]) -> list[float]:
     return found[::-1]
 
 
-def _second(end: End | float) -> float:
-    return end if isinstance(end, float) else end.at
+def _second(end: End | BriefEnd) -> float:
+    return end if isinstance(end, float) else end[0]
+
+
+def _as_end(end: End | BriefEnd, thread: int) -> End:
+    if isinstance(end, End):
+        return end
+    at, usage = (end, None) if isinstance(end, float) else end
+    return End(at, thread, False, usage)
 
 
 def _taken(queue: deque[T]) -> list[T]:
