@@ -292,7 +292,7 @@ MEASURED: tuple[messages.Message, ...] = (
     SAMPLE,
     TICK,
     messages.Overhead(0.008, 0.002, 0.014, 12),
-    messages.LoopState("finished", 5.0, 1, "3 s were asked for"),
+    messages.LoopState("finished", 5.0, 1, "3 s were requested"),
 )
 
 

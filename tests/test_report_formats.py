@@ -134,7 +134,7 @@ def test_advice_that_was_not_asked_for_holds_no_check(
 def test_a_full_disk_is_one_sentence(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", files[0], "--output", "/dev/full"]) == 1
     captured = capsys.readouterr()
-    assert "--output /dev/full was not written whole: No space left on device." in captured.err
+    assert "--output /dev/full was not written completely: No space left on device." in captured.err
     assert "Traceback" not in captured.err
 
 

@@ -246,14 +246,14 @@ def open_recording(path: str | Path) -> Profile:
     """Return the last figures of a recording that ``tui-profiler record`` wrote.
 
     Raises:
-        ProfileError: it cannot be read, is none, or was cut off before the tree came.
+        ProfileError: it cannot be read, is none, or ends before its tree.
     """
     try:
         session, _ = last_session(path)
     except RecordingError as error:
         raise ProfileError(f"{path}: {error}; try {error.remedy}") from error
     if session.tree is None:
-        raise ProfileError(f"{path} was cut off before the tree came")
+        raise ProfileError(f"{path} ends before its tree")
     return Profile(session, str(path))
 
 

@@ -75,7 +75,7 @@ class RanksApp(ProfilerApp):
         self.workspace = self._ranks.workspace
 
     def _not_started_again(self, spec: LoadSpec) -> Ranks:
-        raise AssertionError("what is attached to is not started again")
+        raise AssertionError("an attached program is never restarted")
 
 
 def run_ranks(

@@ -116,7 +116,7 @@ def run_attached(
         return source
 
     def again(spec: LoadSpec) -> Attached:
-        raise AssertionError("what is attached to is not started again")
+        raise AssertionError("an attached program is never restarted")
 
     spec = LoadSpec(source.program.name, started_at=started_at, observed="program")
     from ..app.explorer_app import run_explorer  # noqa: PLC0415 # --help needs no Textual

@@ -174,8 +174,8 @@ def _refuse(asked: options.ReportOptions, chosen: Chosen) -> None:
             asked.by and asked.parameters,
             "A flat table has no parameters: omit --parameters, or --by",
         ),
-        (asked.by and asked.on, "A flat table is of this machine: omit --on, or --by"),
-        (is_table and asked.on, f"{asked.layout} has no device: omit --on"),
+        (asked.by and asked.on, "A flat table has no minimum times: omit --on, or --by"),
+        (is_table and asked.on, f"{asked.layout} has no minimum times: omit --on"),
         (asked.brief and not is_markdown, "--brief is Markdown: add --format markdown"),
         (asked.brief and asked.by is not None, "--brief and --by exclude each other"),
         (asked.brief and has_depth, "--brief and --depth exclude each other"),
@@ -241,7 +241,7 @@ def _recorded(file: str) -> Session:
         return apply(EMPTY, failed)
     say(file, *said)
     if session.tree is None and session.failure is None:
-        return apply(session, Failed("open", "the recording was cut off before the tree came"))
+        return apply(session, Failed("open", "the recording ends before its tree"))
     return session
 
 

@@ -80,7 +80,7 @@ class TryOptions(Struct, frozen=True):
     multiple=True,
     type=click.Choice(TRIAL_KINDS),
     metavar="KIND",
-    help="Kind of change to try; may be repeated. Default: all; with --train, all of a step.",
+    help="Kind of change to try; may be repeated. Default: all; with --train, all of training.",
 )
 @options.seconds(
     "--seconds", "Time that a trial measures, at most.", 10.0, options.FiniteRange(0.1, 3600)

@@ -199,15 +199,15 @@ def column_lines(
         what = safe(what.replace("×", glyphs.times))
         line: Line = (("   ", "faint"), (f"{heading:<8}", "faint"), (what, "faint"))
         if name in choice.shown:
-            said = what if name in drawn else "no room for it here"
+            said = what if name in drawn else "no room at this width"
             line = ((f" {glyphs.done} ", "accent"), (f"{heading:<8}", "strong"), (said, "muted"))
         is_here = place == choice.cursor
         mark = (glyphs.cursor if is_here else " ", "accent")
         line = (mark, *exact(line, cells - 1, glyphs.ellipsis))
         lines.append(with_role(line, "cursor") if is_here else line)
     lines += [EMPTY] * (rows - _FOOT - len(lines))
-    lines += [EMPTY, _keys(("space", "show"), ("J K", "carry"), ("0", "as usual"))]
-    lines.append(_keys((glyphs.enter, "keep"), ("esc", "as before")))
+    lines += [EMPTY, _keys(("space", "show"), ("J K", "move"), ("0", "default"))]
+    lines.append(_keys((glyphs.enter, "keep"), ("esc", "cancel")))
     return tuple(exact(line, cells, glyphs.ellipsis) for line in lines[:rows])
 
 

@@ -131,7 +131,7 @@ class CopyExport:
             return None
         file, kinds = chosen_file(typed), self._kinds()
         if file.suffix.lower() not in kinds:
-            return f"the end of the name says how: {', '.join(kinds)}; not {safe(file.name)}"
+            return f"formats, by extension: {', '.join(kinds)}; not {safe(file.name)}"
         if os.path.lexists(file):
             over = partial(self._after, partial(self._export, file, again=True))
             question = f"{safe(file.name)} is there already"

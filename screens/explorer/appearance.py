@@ -107,7 +107,7 @@ class Appearance:
             app.set_rate(min(others) if times > 1 else max(others))
             self._tick_at(app.rate)
         often = f"{app.rate:g} times per second" if app.rate > 1 else f"every {1 / app.rate:g} s"
-        return f"redrawn {often}{'' if others else ', which is as far as it goes'}"
+        return f"redrawn {often}{'' if others else ', the limit'}"
 
     def toggle_mouse(self) -> str:
         """Leave the mouse to the terminal, or take it."""

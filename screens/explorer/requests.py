@@ -99,7 +99,7 @@ class Requests:
         other = other_phase(self._session())
         if not other:
             return why_one_phase(self._session())
-        return self._request(messages.SetPhase(other), f"{other} asked for")
+        return self._request(messages.SetPhase(other), f"{other} requested")
 
     def next_model(self) -> str:
         """Show the next model that the program calls, and keep it."""
@@ -124,7 +124,7 @@ class Requests:
     def replay(self, node: int) -> str:
         """Ask for the energy of a node, run by itself."""
         if is_remembered(self._session()):
-            return "this tree is cached: the worker's own is not known yet"
+            return "this tree is cached: the worker has not traced the model yet"
         if self._session().tree is None:
             return "energy needs the tree, which is not known yet"
         return self._request(messages.ReplayNode(node), "running it alone: o shows its energy")
@@ -159,7 +159,7 @@ class Requests:
         if len(digits) >= 11 or not 0 < int(digits) <= MOST_BATCH:
             return f"a batch size is a whole number from 1 to {MOST_BATCH}, not {safe(digits)!r}"
         self._batch_asked = int(digits)
-        return self._request(messages.SetBatch(int(digits)), f"batch {digits} asked for")
+        return self._request(messages.SetBatch(int(digits)), f"batch {digits} requested")
 
     def _change_device(self, text: str) -> str:
         """Start again on the device, and in the dtype, that was typed."""
@@ -169,7 +169,7 @@ class Requests:
         if isinstance(spec, str):
             return spec
         if (spec.device, spec.dtype) == (self.spec.device, self.spec.dtype):
-            return "nothing to change: it was started so"
+            return "nothing to change: already in use"
         return self._start_again(spec, f"started again on {spec.device} {spec.dtype}".rstrip())
 
     def as_it_runs(self) -> messages.LoadSpec:
@@ -224,7 +224,7 @@ class Requests:
         """Restart the worker with a remedy of a failure."""
         changed = with_option(self.spec, remedy.command)
         if changed is None:
-            return f"{safe(remedy.command)} is to be typed in a shell"
+            return f"{safe(remedy.command)} must be typed in a shell"
         self._tried.add(remedy.command)
         return self._start_again(changed, f"started again with {safe(remedy.command)}")
 

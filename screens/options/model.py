@@ -117,7 +117,7 @@ class Chosen(Struct, frozen=True):
         }
         found = [option for option, value in given.items() if value]
         if found:
-            raise click.UsageError(f"{found[0]} is of training steps: add --train.")
+            raise click.UsageError(f"{found[0]} applies to training steps: add --train.")
         return None
 
 
@@ -218,7 +218,7 @@ _OPTIONS = (
         "inputs",
         multiple=True,
         metavar="[NAME=]SHAPE[:DTYPE]",
-        help="An input in place of the one that is inferred: 1,3,224,224 or tokens=1,16:int64."
+        help="An input, instead of the inferred one, as 1,3,224,224 or tokens=1,16:int64."
         " May be repeated.",
     ),
     click.option("--batch", type=click.IntRange(1, MOST_BATCH), help="Size of the batch axis."),
@@ -242,7 +242,7 @@ _OPTIONS = (
         type=click.Choice(["auto", "dispatch", "fx", "export"]),
         default="auto",
         show_default=True,
-        help="How the tree is found; auto chooses a tracer that works.",
+        help="How the model is traced; auto chooses a tracer that works.",
     ),
     click.option("--trust", is_flag=True, help="Run code that a model file contains."),
     click.option(

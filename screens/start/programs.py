@@ -48,7 +48,7 @@ def candidates(found: list[Found], who: str) -> list[Found]:
     if not fitting and refusing:
         raise AttachError(safe(refusing[0].why_not), safe(refusing[0].instead))
     if not fitting and who:
-        what = f"nothing called {safe(who)!r} can be attached to"
+        what = f"no program named {safe(who)!r} can be attached to"
         raise AttachError(what, "tui-profiler attach --list")
     if not fitting:
         what = "no watched process found"

@@ -28,7 +28,7 @@ _PACKAGES = ("tui-profiler", "textual", "rich", "msgspec", "click")
 _VARIABLES = ("TERM", "COLORTERM", "TERM_PROGRAM", "LC_ALL", "LC_CTYPE", "LANG", "NO_COLOR")
 _HEAD = """\
 tui-profiler crashed: internal error. This file has what is needed to fix it.
-It holds no values of tensors or variables. It does hold paths of this machine, and the last lines
+It contains no values of tensors or variables, but paths of this machine, and the last lines
 that your model printed: read it before you pass it on.
 """
 

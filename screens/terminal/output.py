@@ -122,7 +122,7 @@ class SparingApp(App[_Result]):
         self.is_waiting = False
         """Whether nothing is sent, and no key acts, until ``begin``."""
         if os.environ.get(STOCK_OUTPUT) or driver_class is None:  # Or a browser draws.
-            self.stock_because = "asked for"
+            self.stock_because = "requested"
         elif missing := missing_names(self):
             self.stock_because = f"not as expected: {missing}"
 
@@ -149,7 +149,7 @@ class SparingApp(App[_Result]):
         # A browser's first resize can overtake the size that Textual's driver starts with.
         if (newest := getattr(self._driver, "_size", None)) is not None:
             self.post_message(Resize(Size(*newest), Size(*newest)))
-        if self.stock_because not in ("", "asked for"):
+        if self.stock_because not in ("", "requested"):
             self._tell_of_stock()
 
     def on_resize(self) -> None:

@@ -26,7 +26,7 @@ class NotWritten(click.ClickException):
 
     def __init__(self, what: str, error: OSError) -> None:
         said = error.strerror or type(error).__name__
-        super().__init__(f"{what} was not written whole: {said}. Try another --output FILE.")
+        super().__init__(f"{what} was not written completely: {said}. Try another --output FILE.")
 
 
 def columns(output: str) -> int:
@@ -76,7 +76,7 @@ class Results:
             put_into(self._output, b"".join(self._kept))
             if kind is KeyboardInterrupt:
                 models = "model" if self.count == 1 else "models"
-                say(self._output, f"interrupted: it holds the {self.count} {models} until then")
+                say(self._output, f"interrupted: contains the {self.count} {models} until then")
 
     def add(self, made: str | bytes) -> None:
         """Take one more; bytes are no text."""

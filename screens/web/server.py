@@ -106,12 +106,12 @@ class AccessRules(Struct, frozen=True):
         """
         ours = (f"{ADDRESS}:{self.port}", f"localhost:{self.port}")
         if host not in ours:
-            return "another host was asked for"
+            return "the Host header names another host"
         if origin and origin not in tuple(f"http://{one}" for one in ours):
-            return "a page from elsewhere asks"
+            return "the request comes from another site"
         told = path.split("/")[1] if "/" in path else ""
         if not hmac.compare_digest(told.encode(), self.token.encode()):
-            return "the address lacks the token: take the one that tui-profiler printed"
+            return "the address has no valid token: open the one that tui-profiler printed"
         return ""
 
 

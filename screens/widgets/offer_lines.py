@@ -18,7 +18,7 @@ _EMPTY: dict[Section, str] = {
     "recent": "nothing was opened yet",
     "running": "no program watches a model  tui_profiler.watch(model) in it, or tui-profiler run",
     "demo models": "none is installed",
-    "files here": "no file here holds a model",
+    "files here": "no model file here",
 }
 _HINT = "type a model's name, or a part of what is listed"
 _Row = Line | int

@@ -176,7 +176,7 @@ def test_every_member_of_code_is_read_and_all_of_them_are_bounded(tmp_path: Path
     }
     half = "\n" * (limits.CODE_MARKS // 2)
     assert read(tmp_path, half, half).others == ()
-    with pytest.raises(ArchiveError, match="holds more code than any model"):
+    with pytest.raises(ArchiveError, match="contains more code than any model"):
         read(tmp_path, half, half + "\n")
     half = "x" * (limits.INFLATED_BYTES // 2) + "\n"
     with pytest.raises(ArchiveError, match="more than its kind needs"):

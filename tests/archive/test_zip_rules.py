@@ -39,7 +39,7 @@ REFUSED = {
     "zip_zip64_huge": "overlaps the directory",
     "zip_zip64_missing": "overlaps the directory",
     "zip_count_lies_more": "claims 9 members in a directory of",
-    "zip_count_lies_less": "holds more than the 1 entries",
+    "zip_count_lies_less": "contains more than the 1 entries",
     "zip_count_65535": "claims 65535 members in a directory of",
     "zip_prefix": "bytes are missing or were added",
     "zip_prefix_zip": "bytes are missing or were added",

@@ -97,9 +97,9 @@ def test_without_a_screen_it_is_listed_reported_and_recorded(
     ("arguments", "code", "said"),
     [
         (("attach", "--list"), 1, "no watched process found"),
-        (("report", "--attach", "nobody"), 1, "nothing called 'nobody'"),
-        (("record", "--attach", "nobody", "-o", "x.rec"), 1, "nothing called 'nobody'"),
-        (("relay", "--stdio", "nobody"), 1, "nothing called 'nobody'"),
+        (("report", "--attach", "nobody"), 1, "no program named 'nobody'"),
+        (("record", "--attach", "nobody", "-o", "x.rec"), 1, "no program named 'nobody'"),
+        (("relay", "--stdio", "nobody"), 1, "no program named 'nobody'"),
         (("report", "--attach", "ssh://-oX/n"), 1, "is not an address"),
         (("report", "resnet18", "--attach", "x"), 2, "not both"),
         (("report",), 2, "is needed"),

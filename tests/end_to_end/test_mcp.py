@@ -222,8 +222,8 @@ def test_hostile_names_are_safe_and_answers_small(answers: Answers, name: str) -
     ("name", "said"),
     [
         ("no node", "no node, or more than one, has the path '\\\\x1b[2Jnope'"),
-        ("nobody", "nothing called 'nobody'"),
-        ("elsewhere", "nothing called 'ssh://host/x'"),
+        ("nobody", "no program named 'nobody'"),
+        ("elsewhere", "no program named 'ssh://host/x'"),
         ("code", "is Python code, which is not run here"),
         ("code file", "is Python code, which is not run here"),
         ("module", "is Python code, which is not run here"),

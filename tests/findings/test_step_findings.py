@@ -163,7 +163,7 @@ def test_a_line_is_named_and_one_that_reads_a_value_says_what_waits() -> None:
     other = replace(ADVISED["slow-line"], lines=(replace(LINE, share=0.6, text="save()"),))
     found_other = found("slow-line", other)
     assert found_other is not None
-    assert found_other.why.startswith("Neither the model nor the optimizer runs meanwhile")
+    assert found_other.why.startswith("Neither the model nor the optimizer runs then")
 
 
 def test_on_a_gpu_a_line_also_waits_for_queued_work_so_that_its_gain_is_not_known() -> None:

@@ -63,10 +63,10 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 
 
 def test_a_recording_says_where_it_comes_from_and_how_it_ended(tmp_path: Path) -> None:
-    recording = open_recording(write(tmp_path / "a.rec", SAID, end="3 s were asked for"))
+    recording = open_recording(write(tmp_path / "a.rec", SAID, end="3 s were requested"))
     assert recording.header == HEADER
     assert recording.end is not None
-    assert recording.end.why == "3 s were asked for"
+    assert recording.end.why == "3 s were requested"
     assert (recording.holes, recording.unreadable) == ((), 0)
     assert [entry.at for entry in recording.entries] == [0.0, *(at for _, at in SAID), SAID[-1][1]]
 

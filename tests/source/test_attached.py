@@ -246,7 +246,7 @@ def test_what_goes_wrong_elsewhere_is_one_sentence(
 
 
 def test_no_such_name_elsewhere_says_so(program: WatchedProgram, ssh: Path) -> None:
-    with pytest.raises(AttachError, match="nothing called 'other'"):
+    with pytest.raises(AttachError, match="no program named 'other'"):
         remote(address("ssh://host/other"), sys.executable)
 
 

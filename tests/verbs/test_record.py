@@ -51,7 +51,7 @@ async def test_a_real_worker_recorded_is_the_live_session(tmp_path: Path) -> Non
     )
     writer.close(why, 0.0)
     found, said = last_session(tmp_path / "a.rec")
-    assert why == "200 forwards were asked for"
+    assert why == "200 forwards were requested"
     assert live.tree is not None
     assert live.timings is not None
     assert_same(found, live)
@@ -60,7 +60,7 @@ async def test_a_real_worker_recorded_is_the_live_session(tmp_path: Path) -> Non
 
 async def test_every_message_is_kept_until_enough_was_run(tmp_path: Path) -> None:
     session, why, lines = await recorded(tmp_path / "a.rec", (*MEASURED, *MEASURED))
-    assert why == "3 s were asked for"
+    assert why == "3 s were requested"
     assert session.tree is not None
     assert any(line.startswith("import torch: ") for line in lines)
     recording = open_recording(tmp_path / "a.rec")
@@ -126,7 +126,7 @@ async def test_the_first_nan_of_a_training_worker_is_recorded(tmp_path: Path) ->
     )
     writer.close(why, 0.0)
     session, _ = last_session(tmp_path / "a.rec")
-    assert why == "2 s were asked for"
+    assert why == "2 s were requested"
     found = first_nan(session)
     assert found is not None
     assert session.tree is not None

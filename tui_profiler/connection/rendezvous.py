@@ -88,7 +88,7 @@ def socket_path(folder: Path, pid: int, ordinal: int, name: str) -> Path:
     path = folder / f"{pid}-{ordinal}-{fit}.sock"
     over = len(os.fsencode(path)) - LONGEST_PATH
     if over > len(fit):
-        raise NoPlaceError(f"{folder}: a socket's path holds {LONGEST_PATH} bytes")
+        raise NoPlaceError(f"{folder}: a socket's path has at most {LONGEST_PATH} bytes")
     return path if over <= 0 else folder / f"{pid}-{ordinal}-{fit[:-over]}.sock"
 
 

@@ -140,7 +140,7 @@ def _of_steps(session: Session, found: list[Finding]) -> list[Finding]:
 
 def _of_step(finding: Finding, part: float) -> Finding:
     words = (
-        f"forwards are {units.share(part)} of the step; what it saves of a backward is not known"
+        f"forwards are {units.share(part)} of the step; what it saves in the backward is not known"
     )
     gains = (
         replace(gain, share=gain.share * part, formula=f"{gain.formula}; {words}")

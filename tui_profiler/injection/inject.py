@@ -200,7 +200,7 @@ def _by_pending_call(pid: int, maps: str, line: str) -> None:
                 )
             if not is_full & 0xFFFFFFFF:
                 return
-            failed = CallError("its main thread has 32 calls to make already")
+            failed = CallError("its main thread already has 32 pending calls")
         except CallError as error:
             failed = error
         time.sleep(TRY_AGAIN_SECONDS)

@@ -237,7 +237,7 @@ def _why_unknown(workspace: Workspace, now: float) -> tuple[str, ...]:
     if stuck:
         silent = [str(rank.number) for rank in there if is_stale(rank.session, now)]
         none = f"no steps at present: no new ones of rank {', '.join(stuck)}"
-        what = "it is stopped, or something holds the interpreter"
+        what = "it is stopped, or another thread holds the GIL"
         of_silent = f"no response from rank {', '.join(silent)}: {what}"
         return (none, of_silent) if silent else (none,)
     for rank in workspace.ranks:

@@ -197,7 +197,7 @@ class Programs:
             text = (self._proc / "pressure" / of).read_text(encoding="ascii")
             return float(text.partition("avg10=")[2].split()[0]) / 100
         except (OSError, ValueError, IndexError):
-            return Unknown("this kernel tells no pressure (CONFIG_PSI)")
+            return Unknown("this kernel reports no pressure (CONFIG_PSI)")
 
 
 def _unknown(answers: "tuple[OfProcesses, ...] | Unknown") -> tuple[GpuProgramsUnknown, ...]:

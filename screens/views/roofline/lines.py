@@ -185,7 +185,7 @@ def no_roofs(session: Session) -> str:
     if session.ceilings is not None:
         return f"no roofs: {why_on_paper(session, 0)[1]}"
     if session.hello is not None and session.hello.program is not None:
-        return "no roofs: not calibrated on this machine; opening a model here does it"
+        return "no roofs: not calibrated on this machine; open a model here to calibrate it"
     if session.ended is not None or session.playback is not None:
         return "no roofs: the roofline was not calibrated"
     return "no roofs yet: the roofline is calibrated after the first run"

@@ -198,5 +198,5 @@ def test_help_that_cannot_be_written_is_one_sentence(arguments: list[str]) -> No
             [*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert done.returncode == 1
-    assert done.stderr.startswith("Error: Standard output was not written whole: No space left")
+    assert done.stderr.startswith("Error: Standard output was not written completely: No space")
     assert done.stderr.count("\n") == 1

@@ -147,7 +147,7 @@ def test_weights_of_torchvision_that_cannot_be_fetched_are_told(
     with pytest.raises(LoadError) as caught:
         load(spec("squeezenet1_1", tmp_path, weights="DEFAULT"))
     told = caught.value.failed.what
-    assert "IMAGENET1K_V1 of squeezenet1_1 cannot be had: URLError" in told
+    assert "IMAGENET1K_V1 of squeezenet1_1 are not available: URLError" in told
 
 
 @pytest.mark.parametrize("is_safe", [True, False])
@@ -169,7 +169,7 @@ async def test_weights_of_timm_are_fetched_as_safetensors_and_opened_in_the_sand
         assert session.model.weights == "r160_in1k"
     else:
         assert session.failure is not None
-        assert "cannot be had as safetensors" in session.failure.what
+        assert "are not available as safetensors" in session.failure.what
 
 
 async def test_a_download_ends_with_its_worker(tmp_path: Path, files: dict[str, bytes]) -> None:

@@ -110,9 +110,9 @@ def test_a_broken_file_is_an_error_of_one_sentence(tmp_path, content):
 
 
 def test_a_file_without_tensors_is_refused(tmp_path):
-    with pytest.raises(LoadError, match="holds a dict without tensors"):
+    with pytest.raises(LoadError, match="contains a dict without tensors"):
         load_with(tmp_path, {"epoch": 3})
-    with pytest.raises(LoadError, match="holds a list without tensors"):
+    with pytest.raises(LoadError, match="contains a list without tensors"):
         load_with(tmp_path, [1, 2])
 
 

@@ -70,7 +70,7 @@ def test_weights_stay_to_the_bit(optimizer: str) -> None:
     assert model.conv.weight.grad is gradient
     assert model.head.weight.grad is None
     assert found.session.loop is not None
-    assert found.session.loop.detail == "3 steps were asked for"
+    assert found.session.loop.detail == "3 steps were requested"
 
 
 def test_gradients_that_are_not_finite_do_not_reach_the_weights() -> None:

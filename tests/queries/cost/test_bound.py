@@ -106,7 +106,7 @@ def test_there_is_no_intensity_where_nothing_was_counted() -> None:
 
 def test_what_moves_nothing_has_no_class_on_paper() -> None:
     assert on_paper(cost(ops=1)) is None
-    assert why_no_class(cost(ops=1)) == "it moves nothing"
+    assert why_no_class(cost(ops=1)) == "it moves no bytes"
 
 
 def test_an_operator_of_unknown_flops_is_not_said_to_be_memory_bound() -> None:

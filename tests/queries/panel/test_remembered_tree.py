@@ -90,4 +90,4 @@ def test_what_has_changed() -> None:
     fewer = traced(NODES[:-1], COSTS[:-1])
     assert change(folded(fewer, opened())) == "the tree changed: 1 node less"
     renamed = (*NODES[:-1], node(0, "mine::other", "/0", "mine.other.default"))
-    assert change(folded(traced(renamed), opened())) == "the tree changed: 1 of 8 nodes are others"
+    assert change(folded(traced(renamed), opened())) == "the tree changed: 1 of 8 nodes differ"

@@ -181,7 +181,7 @@ def test_the_list_says_which_columns_have_no_room() -> None:
     choice = ColumnChoice.of(("macs", "bar"), COLUMN_NAMES)
     drawn = column_lines(choice, COLUMN_WORDS, ("macs",), (60, rows_wanted(choice)))
     shown = [text(line) for line in drawn]
-    assert any("bar" in line and "no room for it here" in line for line in shown)
+    assert any("bar" in line and "no room at this width" in line for line in shown)
     assert any("MAC" in line and "multiply-accumulates" in line for line in shown)
 
 

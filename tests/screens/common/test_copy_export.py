@@ -174,7 +174,7 @@ async def test_what_cannot_be_written_is_said(folder: Path) -> None:
         for name in ("x.pdf", "x", "missing/x.txt"):
             await pilot.press("e", "ctrl+u", *name, "enter")
             shown = await done(stage, pilot)
-            said = "No such file or directory" if "/" in name else "the end of the name says how"
+            said = "No such file or directory" if "/" in name else "formats, by extension"
             assert said in shown
         assert [name for name in os.listdir(folder) if name.startswith("x")] == []
 

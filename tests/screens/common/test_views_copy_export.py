@@ -74,7 +74,7 @@ async def test_a_side_screen_copies_and_exports_and_typing_presses_no_key(folder
         told = await press(*".txt", "enter")
         assert f"wrote the screen as text: {folder}/rqm.txt"[:100] in told
         assert "a view of 漢 conv2" in (folder / "rqm.txt").read_text()
-        assert "the end of the name says how: .txt, .svg, .md, .json, .pftrace" in await press(
+        assert "formats, by extension: .txt, .svg, .md, .json, .pftrace" in await press(
             "e", "ctrl+u", *"x.csv", "enter"
         )
         await press("q")

@@ -136,4 +136,4 @@ async def test_on_a_small_terminal_the_last_row_says_what_happened() -> None:
     async with on_stage(recorded(), (80, 24)) as (stage, pilot):
         await pilot.press("D", "enter")
         await pilot.pause()
-        assert screen_text(stage.app).splitlines()[-1] == " nothing to change: it was started so"
+        assert screen_text(stage.app).splitlines()[-1] == " nothing to change: already in use"

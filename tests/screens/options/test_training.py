@@ -43,7 +43,7 @@ def test_an_option_of_training_alone_is_refused(
 ) -> None:
     for verb in (("report",), ("sweep", "--batch", "1,2")):
         assert main((*verb, "demo:cnn", *option)) == 2
-        assert f"{option[0]} is of training steps: add --train." in capsys.readouterr().err
+        assert f"{option[0]} applies to training steps: add --train." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("rate", ["0", "-1T", "T", "nan", "inf", "1e30"])

@@ -158,7 +158,7 @@ async def test_the_list_of_columns_is_no_wider_than_the_terminal(size: tuple[int
         await pilot.press("c", *["j"] * len(COLUMN_NAMES))
         shown = screen_text(app).split("\n")
         assert max(map(width, shown)) <= size[0]
-        assert any("esc as before" in line for line in shown)
+        assert any("esc cancel" in line for line in shown)
         last = COLUMN_WORDS[COLUMN_NAMES[-1]][0]
         assert any("▌" in line and last in line for line in shown)
 
@@ -240,7 +240,7 @@ async def test_the_rate_is_changed_by_keys_within_its_limits() -> None:
             await pilot.press(key)
             rates.append(app.rate)
         assert rates == [4, 10, 10, 4, 2, 1, 0.5, 0.5]
-        assert "redrawn every 2 s, which is as far as it goes" in screen_text(app)
+        assert "redrawn every 2 s, the limit" in screen_text(app)
 
 
 async def test_a_broken_memory_is_left_out_with_a_word(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_it_is_left_out_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(STOCK_OUTPUT, "1")
 
     async def test(app: FuzzApp, pilot: object) -> None:
-        assert app.stock_because == "asked for"
+        assert app.stock_because == "requested"
         assert not app._notifications
         assert app.ours.size >= app.stock.size > 2_000
         assert not app.ours.questions

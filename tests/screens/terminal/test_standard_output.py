@@ -44,7 +44,7 @@ def test_what_was_finished_is_kept_whatever_comes_then(
     with pytest.raises(error):
         verb()
     assert file.read_text() == "one\n"
-    said = f"{file}: interrupted: it holds the 1 model until then\n"
+    said = f"{file}: interrupted: contains the 1 model until then\n"
     assert capsys.readouterr().err == (said if error is KeyboardInterrupt else "")
 
 
@@ -72,7 +72,7 @@ def test_there_is_never_half_a_file(before: str, tmp_path: Path) -> None:
     file = tmp_path / "out"
     if before:
         file.write_text(before)
-    with pytest.raises(NotWritten, match="was not written whole: File too large"):
+    with pytest.raises(NotWritten, match="was not written completely: File too large"):
         put_into(str(file), b"x" * 2000)
     assert [one.read_text() for one in tmp_path.iterdir()] == ([before] if before else [])
 

@@ -177,7 +177,7 @@ def structure_of_directory(path: Path, structure_of: StructureOf) -> Found:
     found = _weights(path, names, structure_of)
     if _CONFIG not in names:
         if found is None:
-            raise ArchiveError("holds no weights and no config.json", str(path))
+            raise ArchiveError("contains no weights and no config.json", str(path))
         return structs.replace(found, path=str(path))
     if found is None:
         found = Found("unknown", str(path), "nothing", checksum="none in this format")
@@ -197,7 +197,7 @@ def _names(path: Path) -> list[str]:
         with os.scandir(path) as entries:
             for entry in entries:
                 if len(names) >= limits.SHARDS:
-                    raise ArchiveError(f"holds more than {limits.SHARDS} files", str(path))
+                    raise ArchiveError(f"contains more than {limits.SHARDS} files", str(path))
                 names.append(entry.name)
     except OSError as error:
         raise ArchiveError(f"cannot be listed: {error.strerror}", str(path)) from error

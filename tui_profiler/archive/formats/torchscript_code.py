@@ -113,7 +113,7 @@ def read_code(archive: Zip) -> Code:
         left -= member.bytes
         marks -= _marks(data)
         if marks < 0:
-            raise archive.error(member, "holds more code than any model")
+            raise archive.error(member, "contains more code than any model")
         reading.read(data, name)
     return Code(reading.operators, reading.attributes, tuple(reading.others))
 

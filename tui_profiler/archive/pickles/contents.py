@@ -30,7 +30,7 @@ class Gathering:
         self._visits += 1 + items // _GLANCES
         if self._visits > limits.VISITS:
             raise self.region.error(
-                "holds more tensors, lists and mappings than any model, or some of them many times"
+                "has more tensors, lists and mappings than any model, or some of them many times"
             )
 
     def path(self, above: str, key: str) -> str:

@@ -197,7 +197,7 @@ class _State:
         data = self.region.read(self.base + position, min(max(left, 0), limits.LINE_BYTES))
         end = data.find(b"\n")
         if end < 0:
-            raise self.error("holds a line without an end")
+            raise self.error("contains a line without an end")
         return data[:end], position + end + 1
 
     def put(self, index: int) -> None:
@@ -381,7 +381,7 @@ def _written_number(state: _State, at: int) -> int:
         try:
             state.stack.append(int(text))
         except ValueError:
-            raise state.error(f"holds {text[:80]!a} where a whole number should be") from None
+            raise state.error(f"contains {text[:80]!a} where a whole number should be") from None
     return behind
 
 
@@ -390,7 +390,7 @@ def _written_float(state: _State, at: int) -> int:
     try:
         state.stack.append(float(line))
     except ValueError:
-        raise state.error(f"holds {line[:80]!r} where a number should be") from None
+        raise state.error(f"contains {line[:80]!r} where a number should be") from None
     state.memory -= _NUMBER_BYTES
     return behind
 
@@ -642,7 +642,7 @@ def _get(state: _State, at: int) -> int:
 
 def _index(state: _State, line: bytes) -> int:
     if not line.isdigit() or len(line) > 12:
-        raise state.error(f"holds {line[:80]!r} where an index of its memo should be")
+        raise state.error(f"contains {line[:80]!r} where an index of its memo should be")
     return int(line)
 
 

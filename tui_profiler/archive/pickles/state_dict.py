@@ -185,7 +185,7 @@ def _gather_module(root: object, gathering: Gathering) -> None:
                 continue
             child_path = gathering.path(path, key)
             if id(child) in inside:
-                gathering.problem(f"module {child_path[:200]!a}", "holds itself")
+                gathering.problem(f"module {child_path[:200]!a}", "contains itself")
             elif len(waiting) >= _DEEPEST:
                 raise gathering.region.error(f"has modules nested deeper than {_DEEPEST}")
             else:

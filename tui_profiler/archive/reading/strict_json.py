@@ -38,7 +38,7 @@ def read_json(region: Region, *, numbers_only: bool = True) -> Json:
     except _Refused as error:
         raise region.error(str(error)) from error
     except ValueError as error:
-        raise region.error("holds a number of thousands of digits") from error
+        raise region.error("contains a number of thousands of digits") from error
     except RecursionError as error:
         raise region.error("is nested deeper than any model needs") from error
     return value
@@ -62,4 +62,4 @@ def _whole(text: str) -> str:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise _Refused(f"holds {name}, which is not JSON")
+    raise _Refused(f"contains {name}, which is not JSON")

@@ -222,7 +222,7 @@ def _entries(data: bytes, count: int, directory: Region) -> Iterator[Member]:
         )
         at = behind
     if at != len(data):
-        raise directory.error(f"holds more than the {count} entries that it claims", at)
+        raise directory.error(f"contains more than the {count} entries that it claims", at)
 
 
 def _member(

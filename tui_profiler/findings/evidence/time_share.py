@@ -26,7 +26,7 @@ BUSY_GPU = Unknown(
     "the GPU does not wait for the host: it still has queued work when most forwards return"
 )
 NOT_ASKED = Unknown("it is not known whether the GPU waits for the host")
-WAITED = Unknown("forwards wait for a core: Python overhead cannot be told from it")
+WAITED = Unknown("forwards wait for a core: Python overhead cannot be separated from that wait")
 NO_WINDOW = Unknown("no operator window yet: Python overhead is not known")
 OWN_CODE = Unknown(
     "most of the time outside operators is in other code that the model runs, such as NumPy, files"

@@ -72,6 +72,7 @@ def _memory(tree: Tree) -> tuple[Gain, ...]:
         return ()
     kept = tree.costs[0].output_bytes
     formula = (
-        f"{size(kept)} are written per forward and kept; {size(live)} are live at the peak without"
+        f"{size(kept)} are written per forward and kept;"
+        f" without autograd {size(live)} are live at the peak"
     )
     return (Gain("memory", share_of(kept - live, whole + kept - live), formula, "estimated", True),)

@@ -180,9 +180,7 @@ def _why(line: SourceLine) -> str:
             "It reads a tensor's value: on a GPU all queued work has to finish first. Read it once"
             " in many steps, or keep the tensor and read it later."
         )
-    return (
-        "Neither the model nor the optimizer runs meanwhile. Run it less often, or beside the step."
-    )
+    return "Neither the model nor the optimizer runs then. Run it less often, or in another thread."
 
 
 RECOMPUTE_SHARE = 0.1
@@ -248,7 +246,7 @@ def accumulate(session: Session) -> Finding | None:
         title="accumulate gradients over two backward passes, or use a larger batch",
         why=(
             "Clipping, update and communication cost the same for any batch. With twice the items"
-            " per update they are paid half as often; the learning rate may have to change."
+            " per update they run half as often; the learning rate may have to change."
         ),
         nodes=(0,),
         evidence=(

@@ -70,7 +70,7 @@ def _load_file(spec: LoadSpec, settings: Settings) -> Loaded:
 
         return load_exported(path, spec, settings)
     if found.content == "parameters":
-        raise wrong_request(f"{spec.model} holds parameters only: there is no forward pass")
+        raise wrong_request(f"{spec.model} contains parameters only: there is no forward pass")
     from tui_profiler.probe.load.python.pickled import load_pickled  # noqa: PLC0415
 
     return load_pickled(path, found, spec, settings)

@@ -373,7 +373,7 @@ class _Desk:
     def _answer(self, order: bytes, descriptors: list[int]) -> bytes:
         duties = self._duties
         if duties.trials_on is None:
-            raise ValueError("the broker of a trial takes no orders")
+            raise ValueError("the broker of a trial accepts no requests")
         if order == b"trial" and len(descriptors) == 1:
             return self._start(descriptors[0], duties.trials_on)
         if order == b"end":

@@ -40,7 +40,7 @@ MOST_IN_A_ROW = 15
 MOST_APART_SECONDS = 1.0
 """Of two clocks in a quarter of a second: more than a hundredth, which one of them counts in."""
 NOT_ALL_COUNTED = Unknown(
-    "a share of the forwards is recorded here, so none can be counted beside the energy"
+    "only a share of the forwards is recorded, so energy per forward is not known"
 )
 
 

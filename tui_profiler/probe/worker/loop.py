@@ -138,7 +138,7 @@ class Loop:
         """Reads the parameters between forwards; None where nobody can request it."""
         self._slices = SliceBudget()
         self._values_wanted = 0
-        """How often values were asked for, less how often no more."""
+        """How often values were requested, less how often no more."""
         self.on_tick: Callable[[messages.Tick], object] | None = None
         """Called with every tick after it was sent."""
         self._times.start()
@@ -292,9 +292,9 @@ class Loop:
         if forwards is not None and self._left() <= 0:
             what = "forwards" if self._training is None else "steps"
             what = what if self._generation is None else "requests"
-            self.why_finished = f"{forwards} {what} were asked for"
+            self.why_finished = f"{forwards} {what} were requested"
         elif seconds is not None and self._ran_seconds >= seconds:
-            self.why_finished = f"{seconds:g} s were asked for"
+            self.why_finished = f"{seconds:g} s were requested"
         return bool(self.why_finished)
 
     def _left(self) -> float:

@@ -48,7 +48,7 @@ def open_file(spec: messages.LoadSpec, stages: Stages, link: Link) -> Parameters
         if verdict.checksum == "failed":
             raise inspection.damaged(verdict, spec.model)
         return None
-    with stages.stage("load model", "looking into the file") as details:
+    with stages.stage("load model", "inspecting the file") as details:
         details.append(f"{len(found.tensors):,} tensors, {found.parameters:,} parameters")
     with stages.stage("trace", "names of parameters as a tree") as details:
         link.send(facts(found, spec.model))

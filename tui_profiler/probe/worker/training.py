@@ -1,6 +1,6 @@
 """Steps of training that our own loop runs, and where their time goes.
 
-1. Weights keep their values unless updates were asked for: the optimizer steps at a learning rate
+1. Weights keep their values unless updates were requested: the optimizer steps at a learning rate
    of 0, its state is real. Gradients that are not finite are set to 0 before a step, as 0 times
    infinity is not 0; that is found in the first one. A negative zero may lose its sign.
 2. A checksum of the weights before the first step and after it says whether they kept them.
@@ -79,8 +79,8 @@ class OwnTraining:
         before = _checksum(self._parameters)
         self._step.run(self._optimizer, self._clear_infinite)
         if not self._spec.update and _checksum(self._parameters) != before:
-            what = f"{described(self._choice)} moves the weights at a learning rate of 0"
-            remedies = (Remedy("--update", "lets it move them"),)
+            what = f"{described(self._choice)} changes the weights even at a learning rate of 0"
+            remedies = (Remedy("--update", "allows that"),)
             raise StageError(Failed("first run", what, remedies=remedies))
         self._steps.start()
 

@@ -100,7 +100,7 @@ data."""
 
 _WORK = ("macs", "flops", "input_bytes", "weight_bytes", "output_bytes", "ops", "uncosted")
 NO_FORMULA = "not counted: an operator has no formula"
-NOTHING_MOVED = "it moves nothing"
+NOTHING_MOVED = "it moves no bytes"
 BY_DATA = "how much work it has depends on the data: FLOPs and bytes are upper bounds"
 INTEGERS = "int8"
 _INTEGERS = re.compile(

@@ -106,7 +106,7 @@ def _differences(before: Tree, tree: Tree) -> list[str]:
         strict=True,
     )
     others = sum(one != other for one, other in both)
-    return [f"{thousands(others)} of {thousands(len(tree))} nodes are others"]
+    return [f"{thousands(others)} of {thousands(len(tree))} nodes differ"]
 
 
 def _more(difference: int) -> str:

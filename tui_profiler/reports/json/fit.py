@@ -89,7 +89,7 @@ class FittedDevice(json_values.Part, frozen=True):
     name: str
     title: str
     source: str
-    """Of its figures: a data sheet."""
+    """Source of its figures: a data sheet."""
     memory_bytes: json_values.Size
     bytes_per_second: json_values.Size = field(name="bytes_per_s")
     watts: json_values.Size
@@ -101,7 +101,7 @@ class FittedDevice(json_values.Part, frozen=True):
     cublas_allowance: json_values.Count
     largest_batch: json_values.Known[json_values.Count]
     devices: json_values.Known[json_values.Count]
-    """How many hold the model together, with tensor parallelism: 1, 2, 4 or 8."""
+    """Devices needed with tensor parallelism: 1, 2, 4 or 8."""
     least: Annotated[list[LeastForward], json_values.EACH]
 
 

@@ -382,7 +382,7 @@ class Remedy(json_values.Part, frozen=True):
 
 
 class Failure(json_values.Part, frozen=True):
-    """What ended it early; else null."""
+    """Why it ended early; else null."""
 
     stage: str
     what: str
@@ -479,7 +479,7 @@ class Report(json_values.Part, frozen=True, kw_only=True):
     """Requests of a language model."""
     findings: Findings | UnsetType = UNSET
     values: ValuesRead | UnsetType = UNSET
-    """Values of a training step; no key where nobody asked for them."""
+    """Values of a training step; no key if none were requested."""
     compilation: Compilation | UnsetType = UNSET
     on: json_values.Known[OnDevice] | UnsetType = UNSET
     """The forward on a device by its data sheet; no key without --on."""

@@ -73,7 +73,7 @@ class TriedSide(json_values.Closed, frozen=True):
     weight_bytes: json_values.Known[float]
     """Parameters and buffers."""
     kept_bytes: json_values.Known[float]
-    """What else lives from call to call: inputs, and the optimizer's state of a training step."""
+    """Other memory that stays allocated: inputs, and the optimizer state of a training step."""
 
 
 class Trial(json_values.Closed, frozen=True):
@@ -153,7 +153,7 @@ def _trial(result: TrialResult, session: Session, finding: Finding | None) -> Tr
         Trial,
         result,
         node=node,
-        predicted=Unknown("nothing in the session speaks for this change")
+        predicted=Unknown("no finding of this session suggests this change")
         if finding is None
         else _prediction(finding),
         verdict=None if finding is None or saved is None else verdict(finding.gain, saved),

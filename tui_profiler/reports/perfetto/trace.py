@@ -272,7 +272,7 @@ _PERCENT = "%"
 def _busy(sample: Sample) -> Figure:
     busy = [core.utilisation for core in sample.cores]
     known = [value for value in busy if not isinstance(value, Unknown)]
-    return sum(known) if known and len(known) == len(busy) else Unknown("not told of every core")
+    return sum(known) if known and len(known) == len(busy) else Unknown("unknown for some cores")
 
 
 def _scaled(value: Figure, factor: float) -> Figure:

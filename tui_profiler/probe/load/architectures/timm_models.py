@@ -129,7 +129,7 @@ def _fetch(timm: Any, wanted: _Architecture, spec: LoadSpec) -> None:
     except downloads.DownloadError as error:
         plain = wanted.name.partition(".")[0]
         raise errors.model_failed(
-            f"the weights of {wanted.name} cannot be had as safetensors: {error};"
+            f"the weights of {wanted.name} are not available as safetensors: {error};"
             f" {plain} has {_tags(timm, plain)}",
             (f"tui-profiler {PREFIX}{plain}", "random weights, no download"),
             (f"tui-profiler {spec.model} --weights {spec.weights} --trust", "if you trust pickles"),
@@ -144,7 +144,7 @@ def _build(timm: Any, wanted: _Architecture) -> torch.nn.Module:
         plain = wanted.name.partition(".")[0]
         if wanted.is_pretrained:
             raise errors.model_failed(
-                f"the weights of {wanted.name} cannot be had: {errors.reason(error)};"
+                f"the weights of {wanted.name} are not available: {errors.reason(error)};"
                 f" {plain} has {_tags(timm, plain)}",
                 (f"tui-profiler {PREFIX}{plain}", "random weights, no download"),
                 error=error,

@@ -158,7 +158,7 @@ def build(
         if entry is None:
             raise
         raise errors.model_failed(
-            f"the weights {entry.name} of {name} cannot be had: {errors.reason(error)}",
+            f"the weights {entry.name} of {name} are not available: {errors.reason(error)}",
             (f"tui-profiler {name}", "random weights, no download"),
             error=error,
         ) from error
@@ -331,7 +331,7 @@ def _fetch(entry: WeightsEnum, spec: LoadSpec) -> None:
         downloads.fetched(download)
     except downloads.DownloadError as error:
         raise errors.model_failed(
-            f"the weights {entry.name} of {download.name} cannot be had: {error}",
+            f"the weights {entry.name} of {download.name} are not available: {error}",
             (f"tui-profiler {download.name}", "random weights, no download"),
             error=error,
         ) from error

@@ -401,7 +401,7 @@ def _file_of_values(spec: LoadSpec, architecture: _Architecture) -> Path | None:
         return _downloaded(name)
     except Exception as error:
         raise model_failed(
-            f"the weights {name} cannot be had: {reason(error)}",
+            f"the weights {name} are not available: {reason(error)}",
             (f"tui-profiler {spec.model}", "random weights, no download"),
             error=error,
         ) from error

@@ -156,7 +156,7 @@ def with_shapes(model: torch.nn.Module, candidates: Sequence[Inputs]) -> Sequenc
     tried = "its input did not run" if count == 1 else f"none of {count} likely inputs ran"
     raise model_failed(
         f"its lazy layers got no shape: {tried}: {reason(first_error)}",
-        ("--input 1,3,224,224", "says what it takes"),
+        ("--input 1,3,224,224", "gives the shape of its input"),
         error=first_error,
     ) from first_error
 

@@ -40,9 +40,7 @@ class Settings:
 def settings_of(spec: LoadSpec) -> Settings:
     """Read device, dtype and batch size."""
     if spec.batch is not None and spec.batch < 1:
-        raise errors.wrong_request(
-            f"a batch of {spec.batch} holds nothing", ("--batch 1", "one item")
-        )
+        raise errors.wrong_request(f"a batch of {spec.batch} is empty", ("--batch 1", "one item"))
     return Settings(_device(spec.device), _model_dtype(spec.dtype), spec.batch)
 
 

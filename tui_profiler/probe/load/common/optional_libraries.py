@@ -59,5 +59,5 @@ def absent(module: str, models: str, extra: str) -> Exception:
     """Return the error for a library that is not installed."""
     return wrong_request(
         f"{models} need the package {module}, which is not installed",
-        (f"pip install 'tui-profiler[{extra}]'", "brings it"),
+        (f"pip install 'tui-profiler[{extra}]'", "installs it"),
     )

@@ -66,7 +66,7 @@ def read_state_dict(path: Path, shown: str) -> OrderedDict[str, torch.Tensor]:
         (str(key), value) for key, value in tensors if isinstance(value, torch.Tensor)
     )
     if not state:
-        raise model_failed(f"{shown} holds a {type(content).__name__} without tensors")
+        raise model_failed(f"{shown} contains a {type(content).__name__} without tensors")
     # Versions of the modules that wrote it, by which some of them read old files.
     metadata = getattr(content, _VERSIONS, {})
     # DataParallel puts everything one level deeper.
@@ -146,7 +146,7 @@ def mapped_tensors(found: Found, shown: str) -> dict[str, torch.Tensor]:
 def _tensor(entry: TensorEntry, maps: dict[str, mmap.mmap], shown: str) -> torch.Tensor:
     dtype = getattr(torch, entry.dtype, None)
     if not isinstance(dtype, torch.dtype) or entry.offset is None:
-        what = f"{shown} holds {entry.name} as {entry.dtype}, which cannot be read as it lies there"
+        what = f"{shown} stores {entry.name} as {entry.dtype}, which cannot be read in that form"
         raise model_failed(what)
     if 0 in entry.shape:
         return torch.empty(entry.shape, dtype=dtype)

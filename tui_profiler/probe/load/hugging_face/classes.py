@@ -120,11 +120,11 @@ def _without_package(name: str, error: ImportError) -> errors.LoadError:
     package = error.name or next(iter(_PACKAGE.findall(text)), "")
     if not package:
         return errors.model_failed(
-            f"{name} needs a package that is not here: {errors.reason(error)}", error=error
+            f"{name} needs a package that is not installed: {errors.reason(error)}", error=error
         )
     typed = next(iter(_PIP.findall(text)), "").strip()
     page = next(iter(_PAGE.findall(text)), "").rstrip(".,)`'\"")
-    remedies = [(typed, "installs it")] if typed else [(page, "tells how to install it")]
+    remedies = [(typed, "installs it")] if typed else [(page, "says how to install it")]
     return errors.model_failed(
         f"{name} needs the package {package}, which is not installed",
         *(remedies if typed or page else ()),

@@ -55,7 +55,7 @@ def _path(spec: LoadSpec, shown: str) -> Path | None:
         if path.is_dir() and shown:
             path = path / "config.json"
             if not path.is_file():
-                raise errors.wrong_request(f"{shown} holds no config.json")
+                raise errors.wrong_request(f"{shown} has no config.json")
         if path.is_file():
             return path
     except (OSError, RuntimeError, ValueError) as error:
@@ -182,7 +182,7 @@ def _unknown_kind(
     return errors.model_failed(
         f'transformers here does not know a model of type "{kind}"',
         *((f'"model_type": "{near}"', "a type like it") for near in errors.nearest(kind, known)),
-        ("pip install -U transformers", "a newer one may know it"),
+        ("pip install -U transformers", "a newer version may support it"),
     )
 
 

@@ -183,7 +183,7 @@ def most_tokens(sizes: Sizes, *, generates: bool) -> tuple[int, str]:
 
 def _within(bound: tuple[str, int] | None, *, generates: bool) -> tuple[int, str]:
     if bound is None or bound[1] - generates >= TOKENS:
-        return TOKENS, f"{TOKENS} tokens, as nothing else was asked for"
+        return TOKENS, f"{TOKENS} tokens, the default"
     less = ", less one for the next token" if generates else ""
     return max(bound[1] - generates, 1), f"its config's {bound[0]}{less}"
 
@@ -281,7 +281,7 @@ def _decoder_text(now: Situation) -> tuple[Argument, ...]:
     tokens, why = _within(bound, generates=now.generates)
     if tokens >= now.tokens and bound is not None and bound[0].rpartition(".")[2] not in names:
         room = now.tokens - (now.generates and tokens == now.tokens < TOKENS)
-        tokens, why = room, f"{room} tokens, as nothing else was asked for"
+        tokens, why = room, f"{room} tokens, the default"
     return _text(replace(now, tokens=tokens, why_tokens=why, vocabulary=vocabulary))
 
 
@@ -378,7 +378,7 @@ def _native_grid(now: Situation) -> tuple[int, int, int, str]:
     """Return rows, columns and side of the patches of an image that keeps its own shape."""
     patch = _of_vision(now, "patch_size") or 16
     most = now.sizes.named("num_patches", "max_num_patches", inside="vision")
-    count, why = _stated(most, 256, "256, as usual")
+    count, why = _stated(most, 256, "256, the usual value")
     side = math.isqrt(count)
     return side, side, patch, f"{side}×{side} patches of {patch}×{patch}, {why}"
 
@@ -463,7 +463,7 @@ def _flattened_patches(now: Situation) -> tuple[Argument, ...]:
 
 def _high_resolution(now: Situation) -> tuple[Argument, ...]:
     found = now.sizes.named("image_size", inside="high_res")
-    side, why = _stated(found, 1024, "1024, as usual")
+    side, why = _stated(found, 1024, "1024, the usual value")
     return (Argument((1, 3, side, side), why),)
 
 
@@ -480,7 +480,7 @@ def _pixel_mask(now: Situation) -> tuple[Argument, ...]:
 def _spectrogram(now: Situation) -> tuple[Argument, ...]:
     sizes = now.sizes
     bins = sizes.named(*_BANDS)
-    width, why = _stated(bins, 80, "80 bands, as usual")
+    width, why = _stated(bins, 80, "80 bands, the usual value")
     halved = sizes.named("max_source_positions")
     length = 2 * halved[1] if halved and halved[1] <= 3000 else 200
     columns = Argument((1, width, length), f"{why}, {length} frames")

@@ -342,7 +342,7 @@ def _lengthened(call: Arguments, first: tuple[int, ...], kinds: tuple[int, ...])
         length = argument.shape[1] + len(first)
         argument = replace(argument, shape=(argument.shape[0], length, *argument.shape[2:]))
         if name == "input_ids":
-            why = f"{len(first)} placeholders of what it sees or hears, and {argument.why}"
+            why = f"{len(first)} placeholder tokens of images or sound, and {argument.why}"
             argument = replace(argument, first=first, why=why, is_concrete=True)
         elif name == "mm_token_type_ids":
             argument = replace(argument, first=kinds, why="which tokens are placeholders")

@@ -53,14 +53,14 @@ def _values_asked_for(spec: LoadSpec, config: Config) -> _Values | None:
     if text.upper() == DEFAULT:
         if not _has_weights(config.folder):
             raise errors.wrong_request(
-                f"{config.shown} holds no weights beside its config",
+                f"{config.shown} has no weights beside its config",
                 (f"tui-profiler hf:{config.shown}", "random weights"),
             )
         return _Values(config.folder, DEFAULT)
     folder = Path(spec.folder or ".") / Path(text).expanduser()
     if folder.is_dir():
         if not _has_weights(folder):
-            raise errors.wrong_request(f"--weights: {text} holds no weights")
+            raise errors.wrong_request(f"--weights: {text} contains no weights")
         return _Values(folder, text)
     path = file_of_weights(text, spec.folder)
     if path is None:
@@ -107,7 +107,7 @@ def _told(model: torch.nn.Module, found: Any, values: _Values, choice: Choice) -
     wanted = len(model.state_dict())
     if wanted and len(missing) >= wanted:
         raise errors.model_failed(
-            f"{values.shown} holds nothing that {choice.name} takes",
+            f"{values.shown} contains no weights of {choice.name}",
             ("--weights FILE", "another file"),
         )
     if not missing:

@@ -158,7 +158,7 @@ def _attribute(owner: object, name: str) -> object:
     try:
         return getattr(owner, name, None)
     except Exception:
-        return None  # a hint that cannot be had: the layers are asked instead
+        return None  # no size from this hint: the layers are asked instead
 
 
 def _side(value: object) -> int | None:

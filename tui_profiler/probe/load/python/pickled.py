@@ -58,9 +58,9 @@ def _failed(error: BaseException, shown: str) -> LoadError:
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
         return model_failed(
-            f"{shown} needs the Python module {error.name}, which is not here",
+            f"{shown} needs the Python module {error.name}, which is not installed here",
             (f"pip install {package}", "if that is the package that has it"),
-            ("tui-profiler from the folder that holds it", "it goes first on Python's path"),
+            ("tui-profiler from the folder that contains it", "it goes first on Python's path"),
             error=error,
         )
     if isinstance(error, AttributeError):
@@ -80,6 +80,6 @@ def _module_in(content: object, shown: str) -> nn.Module:
                 return inner
     name = type(content).__name__
     raise model_failed(
-        f"{shown} holds a {name} without a torch.nn.Module in it",
+        f"{shown} contains a {name} without a torch.nn.Module in it",
         (f"tui-profiler {shown}", "without --trust: shows its parameters, if it has some"),
     )

@@ -220,7 +220,7 @@ class Collectives:
             else:
                 self._is_in_trouble(f"more than {MOST_WRAPPERS} DDP modules run at once")
         except Exception as error:  # Ours, whatever it is: it must not reach the program.
-            self._is_in_trouble(f"DDP does not tell when gradients are ready: {error}")
+            self._is_in_trouble(f"DDP does not report when gradients are ready: {error}")
 
     def _count_unended(self) -> None:
         for heard in self._listeners:
@@ -237,7 +237,7 @@ class Collectives:
                     last = max(last, forward.at + max(ready, default=0) * _NANOSECOND)
                     self._forwards.pop(key, None)
         except Exception as error:  # As above.
-            self._is_in_trouble(f"DDP does not tell when gradients are ready: {error}")
+            self._is_in_trouble(f"DDP does not report when gradients are ready: {error}")
         if began < last < ended:
             self._tell("wait", last, ended)
 

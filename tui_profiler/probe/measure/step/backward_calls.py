@@ -45,9 +45,9 @@ ByNode: TypeAlias = dict[int, tuple[float, float]]
 APART = -2
 """Instead of a node: a time that belongs to none that it is inside of, because checkpointing ran
 modules again in it, or because the thread waited for a collective."""
-_COMPILED = "backward passes went through compiled autograd, which runs no marks of ours"
+_COMPILED = "backward passes went through compiled autograd, which runs no hooks of the profiler"
 _COMPILED_AGAIN = "compiled autograd may have run reentrant checkpointing inside its graphs"
-_NOT_NUMBERED = "what some forwards made of autograd's graph is not known"
+_NOT_NUMBERED = "the autograd graph of some forwards is not known"
 FIRST_OTHER = -3
 """Instead of a node: this and those below it are other models, in the order of ``OtherModels``."""
 

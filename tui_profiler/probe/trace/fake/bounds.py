@@ -44,7 +44,7 @@ class Bounds:
         """Return an upper bound of what the operator would return.
 
         Raises:
-            EndlessLoopError: too many numbers were asked for.
+            EndlessLoopError: too many numbers were requested.
             NoBoundError: there is no rule for the operator.
         """
         name = call.signature.name

@@ -24,7 +24,7 @@ from tui_profiler.probe.trace.tree.tensors import described, described_arguments
 from tui_profiler.probe.trace.tree.torchscript import ScriptWalker, run_as_a_whole
 from tui_profiler.probe.trace.tree.weights import held_tensors
 
-LATER = "gives a generator or coroutine: what that does later is not seen, nor timed"
+LATER = "returns a generator or coroutine: what it runs later is neither recorded nor timed"
 _FRAMES_PER_CALL = 2
 """Python frames that the replacement adds to each nested call, rounded up."""
 

@@ -380,7 +380,7 @@ def has_scripted(modules: Iterable[torch.nn.Module]) -> bool:
 def run_as_a_whole(module: torch.nn.Module) -> str:
     """Return the note for a scripted module that is not walked and holds others; else empty."""
     holds_others = isinstance(module, torch.jit.ScriptModule) and any(module.children())
-    return "TorchScript runs it as a whole: operators inside are all its own" * holds_others
+    return "TorchScript runs it as a whole: its operators are not split by module" * holds_others
 
 
 # Operators on numbers, texts, lists and dictionaries: they never reach the dispatcher, and lists

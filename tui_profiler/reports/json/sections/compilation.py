@@ -28,7 +28,7 @@ class CompiledAgain(Part, frozen=True):
 
 
 class Compilation(Part, frozen=True):
-    """What Dynamo compiled in the process, of all its models; no key where it compiled nothing."""
+    """What Dynamo compiled in the process, for all models; no key if it compiled nothing."""
 
     frames: Count
     """Compilations of a function, or of the rest of one after a break."""

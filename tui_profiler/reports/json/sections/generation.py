@@ -38,11 +38,11 @@ class Cache(Part, frozen=True):
     """Of each layer."""
     rows: Count
     tokens: Known[Count]
-    """That each row held at the last reading."""
+    """In the cache of each row, at the last reading."""
     growth: Known[Size] = field(name="bytes_per_token")
     """Growth per token of each row, all layers and rows together; over one request."""
     peak: Count = field(name="peak_bytes")
-    """The most that was read."""
+    """The highest reading."""
     is_preallocated: bool = field(name="preallocated")
     """Whether it has room for all tokens from the beginning."""
 
@@ -53,7 +53,7 @@ class RoutedLayer(Part, frozen=True):
     path: str
     """Of the router."""
     tokens: list[Count]
-    """That it gave to each expert, in prefill and decode of one request, all rows."""
+    """Tokens routed to each expert, in prefill and decode of one request, all rows."""
     dead: Count
     """Experts that were given none."""
 

@@ -54,7 +54,7 @@ class ProgramBeside(Part, frozen=True):
 
     pid: Count
     name: str
-    """As the kernel has it."""
+    """Name of the process, from the kernel."""
     cores: Known[Size]
     """CPU seconds per second, over the two seconds in which the forward ended."""
 

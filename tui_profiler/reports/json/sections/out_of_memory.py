@@ -24,7 +24,7 @@ class OutOfMemory(Part, frozen=True):
 
     device: str
     wanted: Known[Number] = field(name="wanted_bytes")
-    """What was asked for in vain."""
+    """Bytes that could not be allocated."""
     part: MemoryPart
     """Of the step; other: outside of those, the loss for example."""
     path: Known[str]
@@ -35,11 +35,11 @@ class OutOfMemory(Part, frozen=True):
     """file:line."""
     alive: list[AliveUse]
     allocated: Known[Number] = field(name="allocated_bytes")
-    """All that torch's allocator had given out on the device."""
+    """Bytes allocated by torch's allocator on the device."""
     resident: Known[Number] = field(name="resident_bytes")
     """Of the process, in the machine's memory."""
     caught: bool
-    """Whether the program went on after it."""
+    """Whether the program continued after it."""
 
 
 def out_of_memory_section(session: Session) -> OutOfMemory | UnsetType:

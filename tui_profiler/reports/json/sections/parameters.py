@@ -340,7 +340,7 @@ class File(Part, frozen=True):
     globals: tuple[str, ...]
     """Names that loading it would import; at most 100."""
     untrusted_globals: tuple[str, ...]
-    """Those of them that run code."""
+    """Of those, names known to run code."""
     problems: list[Problem]
     """At most 100."""
     problem_count: Count

@@ -144,7 +144,7 @@ class Step(Part, frozen=True, kw_only=True):
     steps: Count = field(name="count")
     """Finished steps."""
     recorded: Count
-    """In the set that the means are of."""
+    """Steps that the means are taken over."""
     outliers: Count
     """Recorded steps that took far longer, in no mean."""
     ended_by: StepEnd

@@ -13,7 +13,7 @@ _OF_A_PASS = ("backward", "recomputed", "loss_forward", "loss_backward", "elsewh
 
 
 class TrainingWork(Part, frozen=True):
-    """What some operators cost in one pass, or in one step of the optimizer."""
+    """Cost of operators in one pass, or in one step of the optimizer."""
 
     macs: Count
     flops: Count
@@ -39,9 +39,9 @@ class CheckpointingGain(Part, frozen=True):
 
     paths: list[str]
     saved_bytes: Count
-    """Saved activations that go."""
+    """Activations that are no longer saved."""
     peak: Count
-    """Bytes at the peak of a step, then."""
+    """Peak of a step with these modules checkpointed."""
     flops: Count = field(name="recomputed_flops")
     """In each pass, at most."""
 
@@ -51,7 +51,7 @@ class TrainingPeak(Part, frozen=True):
 
     parameters: Count
     buffers: Count
-    """And other tensors that the model keeps."""
+    """Buffers, and other tensors that the model keeps."""
     inputs: Count
     gradients: Count
     """When the backward has ended."""
@@ -65,22 +65,22 @@ class TrainingPeak(Part, frozen=True):
     workspace: Known[Size]
     """What scratch memory inside operators adds to the peak; null where it is not modelled."""
     peak: Known[Size]
-    """The most at once: parameters, buffers, inputs, state and all that is alive then; null where
+    """The peak: parameters, buffers, inputs, state and all that is alive then; null where
     workspace is not known."""
     at_least: Count
     """The same without workspace."""
     phase: Literal["forward", "backward", "optimizer"]
-    """In which it is."""
+    """Phase in which the peak is."""
     at: str | None
     """Path of what runs then; null for the loss and the optimizer."""
     forward_peak: Count
-    """The most at once in each of the three, without workspace."""
+    """The peak in each of the three, without workspace."""
     backward_peak: Count
     optimizer_peak: Count
     alive: Annotated[list[AliveInStep], EACH]
     """The largest tensors alive at the peak, at most 20, largest first."""
     checkpointing: Annotated[list[CheckpointingGain], EACH]
-    """What lowers the peak, most first."""
+    """Blocks whose checkpointing lowers the peak, largest saving first."""
 
 
 class Train(Part, frozen=True, kw_only=True):
@@ -89,14 +89,14 @@ class Train(Part, frozen=True, kw_only=True):
     optimizer: Known[str]
     """Class and settings."""
     loss: Known[str]
-    """What it is made from."""
+    """How it is computed."""
     checkpoint: str | None
-    """Which modules are computed again in the backward, as asked for."""
+    """Modules whose activations are recomputed in the backward, as requested."""
     autocast: str | None
     accumulate: Known[Count]
     """Passes in one step."""
     updates: Known[bool]
-    """Whether steps move the weights; else the learning rate is 0."""
+    """Whether steps update the weights; else the learning rate is 0."""
     backward_macs: Known[Count]
     """Of the model in one pass, without what is computed again."""
     backward_flops: Known[Count]

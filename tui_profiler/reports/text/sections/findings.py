@@ -70,9 +70,10 @@ def _cost(one: Advice) -> str:
 
 
 def evidence_text(part: Evidence) -> str:
-    """Return a figure with its provenance."""
-    reason = f" ({part.figure.reason})" if isinstance(part.figure, Unknown) else ""
-    return f"{part.what}: {figure_text(part)}{reason} {part.provenance}"
+    """Return a figure with its provenance, or the reason why it is unavailable."""
+    if isinstance(part.figure, Unknown):
+        return f"{part.what}: {figure_text(part)} ({part.figure.reason})"
+    return f"{part.what}: {figure_text(part)} {part.provenance}"
 
 
 def gain_line(gain: Gain) -> str:
