@@ -57,9 +57,27 @@ def test_lines_are_paired_by_likeness() -> None:
     ]
 
 
-def test_a_figure_that_wrapped_text_no_longer_prints_is_gone() -> None:
-    before, after = "latency 4.12 ms of\n   int8 layers, 3 calls\n", "latency of 3 calls: 4.1 ms\n"
-    assert found("text", before, after) == [("gone", "figure 4.12"), ("added", "a figure")]
+def test_wrapped_rows_are_joined_and_compared_at_their_label() -> None:
+    before = "  energy           – no counter\n                   ~273 µJ to ~2.40 mJ on paper\n"
+    wider = "  energy           – no counter ~273 µJ to\n                   ~2.40 mJ on paper\n"
+    after = "  energy           – no counter\n                   ~270 µJ to ~2.4 mJ on paper\n"
+    assert found("table", before, wider) == []
+    assert found("text --top 5", before, after) == [("figure", "energy – no")]
+
+
+def test_rows_of_a_finding_are_named_by_its_kind() -> None:
+    rows = "| finding | compile \\[compile\\] |\n| predicted | {} % of time |\n\n| p50 | 3 ms |\n"
+    assert found("markdown", rows.format(13), rows.format(12)) == [
+        ("figure", "[compile] predicted")
+    ]
+    text = "findings -- by gain\n  predicted: ~ estimated\n     ~{0} % of time  compile [compile]\n"
+    text += (
+        "      trial: try\n      predicted: ~{0} % of\n      time\n     4 %  fold [fold-conv-bn]\n"
+    )
+    assert found("table --findings", text.format(13), text.format(12)) == [
+        ("figure", "[compile] ~"),
+        ("figure", "[compile] predicted: ~"),
+    ]
 
 
 def test_equal_reports_have_no_differences() -> None:
