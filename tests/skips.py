@@ -160,7 +160,7 @@ ALLOWED: Sequence[Allowed] = (
     Allowed("probe/measure/clock/test_clock_compile", "inductor needs a C", _no_program("g++")),
     Allowed("", "libfaketime is not installed", _no_faketime),
     Allowed("", "this system has no /dev/full|no device that is full", _no_path("/dev/full")),
-    Allowed("test_rendezvous", "no user namespace", _no_user_namespace),
+    Allowed("connection/test_sockets", "no user namespace", _no_user_namespace),
     Allowed("end_to_end/run/test_signals", "no process namespace", _no_process_namespace),
     Allowed(
         "probe/measure/devices/test_throttling",
@@ -179,7 +179,7 @@ ALLOWED: Sequence[Allowed] = (
         _no_module("accelerate"),
     ),
     Allowed(
-        "(test_private_files|test_rendezvous|source/test_remembered_tree|probe/watch/test_sockets)",
+        "(test_private_files|connection/test_sockets|source/test_cached_tree|probe/watch/test_sockets)",
         "only root can",
         lambda: os.geteuid() != 0,
     ),

@@ -46,7 +46,7 @@ RULES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
         (*PROBE_ONLY, *SCREENS_ONLY, "asyncio"),
     ),
     (
-        ("tui_profiler.source.remembered_tree",),
+        ("tui_profiler.source.cached_tree",),
         (*PROBE_ONLY, *SCREENS_ONLY, "tui_profiler.recording.reader"),
     ),
     (

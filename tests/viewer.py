@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from tui_profiler.connection.rendezvous import Place, places
+from tui_profiler.connection.sockets import Place, places
 from tui_profiler.connection.wire import encode, message_decoder
 from tui_profiler.messages import Message, Observe, Request
 from tui_profiler.session import EMPTY, Session, apply

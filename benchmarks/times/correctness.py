@@ -35,8 +35,8 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.times.against_profiler import HOTTEST, TOLERANCE, Row, hottest, rows
+from benchmarks.times.cpu_contention import busy
 from benchmarks.times.self_timing import Compared, build, compared, watched
-from benchmarks.times.who_has_the_cores import busy
 from demo_models import cnn, decoder, lstm, moe, shared, vit
 from tui_profiler.probe.measure.clock.aggregate import Aggregator
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs

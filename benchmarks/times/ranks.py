@@ -19,10 +19,10 @@ from pathlib import Path
 from statistics import mean
 from typing import TypeAlias
 
-from tui_profiler.connection.rendezvous import places
+from tui_profiler.connection.sockets import places
 from tui_profiler.messages import known
 from tui_profiler.queries.ranks import module_differences, reference, verdict
-from tui_profiler.session.workspace import Workspace
+from tui_profiler.session.session_group import SessionGroup
 from tui_profiler.source.attached import find
 from tui_profiler.source.ranks import Ranks, by_run
 
@@ -67,9 +67,9 @@ def measure(name: str, folder: Path, seconds: float) -> None:
         try:
             until_all_train(folder)
             before = rate(folder, seconds)
-            during, workspace, said = asyncio.run(looked_at(folder, seconds))
+            during, group, said = asyncio.run(looked_at(folder, seconds))
             after = rate(folder, seconds)
-            report(name, workspace, said, (before, during, after))
+            report(name, group, said, (before, during, after))
         finally:
             stop.touch()
             torchrun.wait(60)
@@ -97,7 +97,7 @@ def rate(folder: Path, seconds: float) -> float:
     return (last["steps"] - first["steps"]) / (last["at"] - first["at"])
 
 
-async def looked_at(folder: Path, seconds: float) -> tuple[float, Workspace, list[Figures]]:
+async def looked_at(folder: Path, seconds: float) -> tuple[float, SessionGroup, list[Figures]]:
     """Look at all ranks and return steps per second meanwhile, what we know, and what they say."""
     (entry,) = by_run(find())
     assert entry.program is not None
@@ -109,23 +109,23 @@ async def looked_at(folder: Path, seconds: float) -> tuple[float, Workspace, lis
 
     reading = asyncio.create_task(read())
     deadline = time.monotonic() + START_SECONDS
-    while sum(rank.session.steps is not None for rank in ranks.workspace.ranks) < RANKS:
+    while sum(rank.session.steps is not None for rank in ranks.group.ranks) < RANKS:
         assert time.monotonic() < deadline, "no figures of all ranks"
         await asyncio.sleep(0.1)
     found = await asyncio.to_thread(rate, folder, seconds)
-    workspace, said = ranks.workspace, [own(folder, rank) for rank in range(RANKS)]
+    group, said = ranks.group, [own(folder, rank) for rank in range(RANKS)]
     await ranks.close()
     reading.cancel()
-    return found, workspace, said
+    return found, group, said
 
 
 def report(
-    name: str, workspace: Workspace, said: list[Figures], rates: tuple[float, float, float]
+    name: str, group: SessionGroup, said: list[Figures], rates: tuple[float, float, float]
 ) -> None:
     """Print one run."""
     print(f"\n{name}")
     print("  rank   step ms  own step  compute     wait  DDP sent     host")
-    for rank in workspace.ranks:
+    for rank in group.ranks:
         times, says = rank.session.steps, said[rank.number]
         assert times is not None
         ours = [known(one) for one in (times.step, times.compute, times.wait, times.host)]
@@ -135,13 +135,13 @@ def report(
             f"  {rank.number:4} {step:>9} {1e3 * says['step']:9.2f} {compute:>8} {wait:>8}"
             f" {sent:>9} {host:>8}"
         )
-    at = max(rank.session.heard_at for rank in workspace.ranks)
-    found = verdict(workspace, at)
+    at = max(rank.session.heard_at for rank in group.ranks)
+    found = verdict(group, at)
     print("  " + "\n  ".join(found.lines))
     if found.key:
         first, second = (
-            workspace.rank(found.key),
-            workspace.rank(reference(workspace, found.key, at)),
+            group.rank(found.key),
+            group.rank(reference(group, found.key, at)),
         )
         assert first is not None
         assert second is not None

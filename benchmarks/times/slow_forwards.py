@@ -42,7 +42,7 @@ from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.trace import messages, trace
 from tui_profiler.queries.time.slow_forwards import CauseName, causes, slow_words
 from tui_profiler.session import EMPTY, Session, apply
-from tui_profiler.source.programs import Programs
+from tui_profiler.source.other_programs import Programs
 
 EVERY = 50
 SPUN = 0.02

@@ -50,11 +50,11 @@ from benchmarks.training.recorded_steps import RecordedSteps
 from tui_profiler.connection.wire import encode
 from tui_profiler.messages import Node, Overhead, TrainingStep
 from tui_profiler.probe.measure.clock.clock import ModuleClock
-from tui_profiler.probe.measure.clock.overhead import interval_of_median
+from tui_profiler.probe.measure.clock.overhead_budget import interval_of_median
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.modules import each_module
 from tui_profiler.probe.trace.trace import trace
-from tui_profiler.probe.watch.times import ProgramTimes
+from tui_profiler.probe.watch.program_times import ProgramTimes
 from tui_profiler.probe.watch.windows import warm_up
 
 WARM_UP = 3

@@ -167,7 +167,7 @@ def _alone(calls: socket.socket) -> str:
 
 def _attached(calls: socket.socket, quiet_seconds: float) -> Attach:
     from tests.viewer import Viewer
-    from tui_profiler.connection.rendezvous import place_at
+    from tui_profiler.connection.sockets import place_at
     from tui_profiler.injection.inject import start_listener
 
     program = _Running(calls)

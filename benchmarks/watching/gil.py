@@ -159,7 +159,7 @@ is_over = True
 VIEWER = """
 import os, sys, threading, time
 from tui_profiler.messages import Observe, TraceAgain
-from tui_profiler.connection.rendezvous import places
+from tui_profiler.connection.sockets import places
 from tui_profiler.source.attached import connect, said_hello
 from tui_profiler.connection.wire import encode
 os.nice(19)

@@ -32,7 +32,7 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.watching.overhead_ways import Spent, Watching, Way, bare, hooks, profiler
 from demo_models import decoder
-from tui_profiler.probe.measure.clock.overhead import interval_of_median
+from tui_profiler.probe.measure.clock.overhead_budget import interval_of_median
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 
 CALIBRATION_PAIRS = 10

@@ -14,7 +14,7 @@ from torch import nn
 
 from tui_profiler.connection.wire import encode
 from tui_profiler.probe.measure.clock.clock import ModuleClock
-from tui_profiler.probe.measure.clock.overhead import (
+from tui_profiler.probe.measure.clock.overhead_budget import (
     TICK_SECONDS,
     MeasuredCost,
     seconds_to_next_tick,

@@ -46,7 +46,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tui_profiler.probe.measure.clock.overhead import interval_of_median  # noqa: E402
+from tui_profiler.probe.measure.clock.overhead_budget import interval_of_median  # noqa: E402
 
 SLICE_SECONDS = 2.5
 READS, NOBODY, COMES = "reads", "nobody", "comes and goes"

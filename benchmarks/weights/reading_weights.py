@@ -21,7 +21,7 @@ import psutil
 
 from tests.worker import Conversation, spec
 from tui_profiler.messages import AnalyseParameters, ParametersProgress, Pause, StopAnalysing
-from tui_profiler.probe.measure.clock.overhead import interval_of_median
+from tui_profiler.probe.measure.clock.overhead_budget import interval_of_median
 from tui_profiler.session import Session
 
 BUDGET = 0.02

@@ -11,7 +11,7 @@ from textual.screen import Screen
 from tui_profiler.messages import LoadSpec, Request
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Told
-from tui_profiler.source.remembered_tree_files import recall
+from tui_profiler.source.cached_tree_files import recall
 from tui_profiler.system.files import write_private
 
 from ..settings.preferences import Preferences

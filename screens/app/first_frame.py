@@ -23,9 +23,9 @@ from msgspec import Struct
 
 from tui_profiler.formatting.canvas import ASCII, Glyphs
 from tui_profiler.messages import LoadSpec
-from tui_profiler.queries.panel.remembered_tree import ago, until_replaced
+from tui_profiler.queries.panel.cached_tree import ago, when_replaced
 from tui_profiler.session import EMPTY, Session
-from tui_profiler.source.remembered_tree_key import key_of
+from tui_profiler.source.cached_tree_key import key_of
 from tui_profiler.system.files import open_private
 
 from ..actions.footer import explorer_bar
@@ -176,7 +176,7 @@ def painted(
         kept.append(tuple(runs))
     return PaintedFrame(
         header=names(Look(session, 0, 0.0, len(rows[0]), glyphs), spec),
-        until=until_replaced(session),
+        until=when_replaced(session),
         costs=costs(session),
         pens=tuple(pen[:3] for pen in pens),
         rows=tuple(kept),

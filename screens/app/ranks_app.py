@@ -40,7 +40,7 @@ class RanksApp(ProfilerApp):
     def get_default_screen(self) -> Screen[None]:  # type: ignore[override]  # not the explorer
         """Start at the ranks."""
         screen = RanksScreen(self.glyphs, self.now, self.open_rank)
-        return screen.data_bind(BaseApp.workspace)
+        return screen.data_bind(BaseApp.group)
 
     def on_mount(self) -> None:
         """Open the one rank that was asked for. Textual calls the handler above this one, too."""
@@ -49,7 +49,7 @@ class RanksApp(ProfilerApp):
 
     def open_rank(self, key: str) -> None:
         """Look into one rank."""
-        rank = self._ranks.workspace.rank(key)
+        rank = self._ranks.group.rank(key)
         if rank is not None:
             self._ranks.chosen = key
             # A server is beside all of them.
@@ -72,7 +72,7 @@ class RanksApp(ProfilerApp):
 
     def _show_as(self, session: Session, spent: float) -> None:
         super()._show_as(session, spent)
-        self.workspace = self._ranks.workspace
+        self.group = self._ranks.group
 
     def _not_started_again(self, spec: LoadSpec) -> Ranks:
         raise AssertionError("an attached program is never restarted")

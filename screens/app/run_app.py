@@ -101,7 +101,7 @@ class RunApp(ProfilerApp):
     def open_rank(self, key: str) -> None:
         """Look into one rank."""
         beside = self._beside
-        rank = beside.workspace.rank(key) if isinstance(beside, Ranks) else None
+        rank = beside.group.rank(key) if isinstance(beside, Ranks) else None
         if isinstance(beside, Ranks) and rank is not None:
             beside.chosen = key
             self._newest = self.session = self._beside_server(rank.session)
@@ -120,7 +120,7 @@ class RunApp(ProfilerApp):
         if is_whole_run(found):
             self._begin_beside(Ranks(found.program, self._spec.started_at))
             screen = RanksScreen(self.glyphs, self.now, self.open_rank, self._list_processes)
-            self.push_screen(screen.data_bind(BaseApp.workspace))
+            self.push_screen(screen.data_bind(BaseApp.group))
             return
         try:
             source = await asyncio.to_thread(attached, found.place, self._spec.started_at)
@@ -185,7 +185,7 @@ class RunApp(ProfilerApp):
         if self._beside is None:
             self.script_session = session
         if isinstance(self._beside, Ranks):
-            self.workspace = self._beside.workspace
+            self.group = self._beside.group
 
 
 def run_script(

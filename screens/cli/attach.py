@@ -16,12 +16,12 @@ from tui_profiler.source.attached import (
     not_listening,
     unprepared,
 )
-from tui_profiler.source.programs import WithPrograms
+from tui_profiler.source.optimizer_trials import WithOptimizerTrials
+from tui_profiler.source.other_programs import WithPrograms
 from tui_profiler.source.ranks import by_run, is_rank, is_whole_run
 from tui_profiler.source.remote import relay
 from tui_profiler.source.serving import with_serving
 from tui_profiler.source.torch_processes import UsersPrograms
-from tui_profiler.source.trials_beside import TriedBeside
 from tui_profiler.verbs.outcome import DONE, MODEL_FAILED
 
 from ..options import verbs as options
@@ -121,7 +121,7 @@ def run_attached(
     spec = LoadSpec(source.program.name, started_at=started_at, observed="program")
     from ..app.explorer_app import run_explorer  # noqa: PLC0415 # --help needs no Textual
 
-    shown = source if options.is_remote(who) else WithPrograms(TriedBeside(source))
+    shown = source if options.is_remote(who) else WithPrograms(WithOptimizerTrials(source))
     return run_explorer(with_serving(shown, serving), again, spec, appearance=appearance)
 
 

@@ -90,8 +90,8 @@ def _run(spec: LoadSpec, *, appearance: AppearanceOptions, remembers: bool) -> i
             before.enter_context(_said_at_once(f"{spec.model}: starting"))
         else:
             early = before.enter_context(EarlyFrame(frame.cells))
-        from tui_profiler.source.programs import WithPrograms  # noqa: PLC0415 # rule 1
-        from tui_profiler.source.remembered_tree import CachedTreeSource  # noqa: PLC0415
+        from tui_profiler.source.cached_tree import CachedTreeSource  # noqa: PLC0415
+        from tui_profiler.source.other_programs import WithPrograms  # noqa: PLC0415 # rule 1
         from tui_profiler.source.spawned import worker  # noqa: PLC0415
 
         def restart(spec: LoadSpec) -> Source:

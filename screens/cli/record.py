@@ -22,7 +22,7 @@ from tui_profiler.serving.address import Address
 from tui_profiler.session import Session
 from tui_profiler.source import Source
 from tui_profiler.source.attached import AttachError
-from tui_profiler.source.programs import WithPrograms
+from tui_profiler.source.other_programs import WithPrograms
 from tui_profiler.source.serving import with_serving
 from tui_profiler.source.spawned import worker
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS, MODEL_FAILED, complaint, exit_code

@@ -27,10 +27,10 @@ from tui_profiler.reports.text.table import table
 from tui_profiler.serving.address import Address
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source
-from tui_profiler.source.programs import WithPrograms
+from tui_profiler.source.optimizer_trials import WithOptimizerTrials
+from tui_profiler.source.other_programs import WithPrograms
 from tui_profiler.source.script import Script
 from tui_profiler.source.serving import with_serving
-from tui_profiler.source.trials_beside import TriedBeside
 from tui_profiler.verbs.record import RecordingSource
 
 from ..options import verbs as options
@@ -182,7 +182,7 @@ def _explored(
     from ..app.run_app import run_script  # noqa: PLC0415 # after the script was started: both take a while
 
     spec = LoadSpec(asked.script, started_at=started_at, observed=_observed(asked))
-    shown = WithPrograms(TriedBeside(source))
+    shown = WithPrograms(WithOptimizerTrials(source))
     code = run_script(shown, spec, script, appearance=appearance)
     script.follow()
     _say_how_it_ended(script, asked.script)

@@ -10,7 +10,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from tui_profiler.formatting.text import safe
-from tui_profiler.system import enabling
+from tui_profiler.system import pth_file
 from tui_profiler.verbs.outcome import DONE, MODEL_FAILED
 
 from ..terminal.standard_output import put, say
@@ -83,10 +83,10 @@ def enable_verb() -> int:
     with TUI_PROFILER=1, and each process that it starts, can then be attached to as if it called
     tui_profiler.watch(model), whichever model it runs. Without the variable nothing is imported.
     """
-    path = enabling.file_path()
+    path = pth_file.file_path()
     return _changed(
         path,
-        enabling.enable,
+        pth_file.enable,
         done=f"wrote {path}",
         nothing=f"enabled already: {path}",
         then="TUI_PROFILER=1 python PROGRAM, then tui-profiler attach",
@@ -96,9 +96,9 @@ def enable_verb() -> int:
 @click.command("disable")
 def disable_verb() -> int:
     """Remove the line that enable wrote; programs that listen already go on listening."""
-    path = enabling.file_path()
+    path = pth_file.file_path()
     return _changed(
-        path, enabling.disable, done=f"removed {path}", nothing=f"not enabled: no file {path}"
+        path, pth_file.disable, done=f"removed {path}", nothing=f"not enabled: no file {path}"
     )
 
 

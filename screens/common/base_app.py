@@ -20,7 +20,7 @@ from textual.timer import Timer
 from tui_profiler import messages
 from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.session import EMPTY, Jump, Remembered, Session
-from tui_profiler.session.workspace import NO_RANKS, Workspace
+from tui_profiler.session.session_group import NO_RANKS, SessionGroup
 
 from ..actions.names import key_name, written
 from ..actions.table import Key, remapped
@@ -173,7 +173,7 @@ class BaseApp(ThemedApp[int]):
     session: var[Session] = var(EMPTY)
     before: var[Session] = var(EMPTY)
     """The session as it was before the last change of batch, input, device or dtype."""
-    workspace: var[Workspace] = var(NO_RANKS)
+    group: var[SessionGroup] = var(NO_RANKS)
     rate: float = 4.0
     """Redraws per second."""
     given_keys: Mapping[str, tuple[str, ...]] = {}

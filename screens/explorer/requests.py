@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tui_profiler import messages
 from tui_profiler.formatting.text import safe
-from tui_profiler.queries.panel.remembered_tree import is_remembered
+from tui_profiler.queries.panel.cached_tree import is_remembered
 from tui_profiler.queries.time.forward_kinds import (
     model_label,
     next_model,

@@ -34,8 +34,8 @@ from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.formatting.text import safe, width
 from tui_profiler.messages import LoadSpec, PartialTree, Request
 from tui_profiler.queries.compare.difference import difference
+from tui_profiler.queries.panel.cached_tree import change, is_remembered
 from tui_profiler.queries.panel.failure import first_untried, trouble
-from tui_profiler.queries.panel.remembered_tree import change, is_remembered
 from tui_profiler.queries.panel.state import is_stale
 from tui_profiler.session import EMPTY, Session
 

@@ -1,6 +1,6 @@
 """Grams of CO₂ equivalents per kilowatt-hour, as they are typed: a number, or a country.
 
-The table of countries is ``grid.csv`` beside this file, and says where it is from. Nothing is
+The table of countries is ``grid_intensity.csv`` beside this file, with its source. Nothing is
 looked up unless the user names a place: where a machine stands is nobody's guess.
 """
 
@@ -67,7 +67,7 @@ def places() -> Iterator[Place]:
     import csv  # noqa: PLC0415 # most never need the table
     from importlib.resources import files  # noqa: PLC0415
 
-    text = files(__package__).joinpath("grid.csv").read_text("utf-8")
+    text = files(__package__).joinpath("grid_intensity.csv").read_text("utf-8")
     rows = csv.reader(line for line in text.splitlines() if not line.startswith("#"))
     next(rows)
     for code, name, grams, year in rows:

@@ -1,4 +1,4 @@
-"""Where the start screen's offers come from: caches, the rendezvous, this folder, ourselves.
+"""Where the start screen's offers come from: caches, sockets, this folder, ourselves.
 
 Nothing here runs code or waits long: folders and files are read up to a bound.
 """
@@ -10,12 +10,12 @@ from pathlib import Path
 
 from tui_profiler.figures.units import size
 from tui_profiler.formatting.text import safe
-from tui_profiler.queries.panel.remembered_tree import ago
+from tui_profiler.queries.panel.cached_tree import ago
 from tui_profiler.queries.start_offers import Offer, options_text
 from tui_profiler.recording.kind import is_recording
 from tui_profiler.source.attached import find, not_listening
+from tui_profiler.source.cached_tree_files import recent
 from tui_profiler.source.ranks import by_run
-from tui_profiler.source.remembered_tree_files import recent
 from tui_profiler.source.torch_processes import UsersPrograms
 from tui_profiler.system.demos import PREFIX, demo_file, demo_names
 from tui_profiler.system.library_names import library_names

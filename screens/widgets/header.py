@@ -4,6 +4,7 @@ from tui_profiler.figures.units import duration, thousands, written
 from tui_profiler.formatting.text import middle, safe
 from tui_profiler.messages import LoadSpec, Playback, known
 from tui_profiler.queries.cost.totals import any_rate, is_estimated_rate
+from tui_profiler.queries.panel.cached_tree import age, is_remembered
 from tui_profiler.queries.panel.phrases import (
     device_text,
     input_text,
@@ -12,7 +13,6 @@ from tui_profiler.queries.panel.phrases import (
     parameters_text,
 )
 from tui_profiler.queries.panel.playback import origin, place, speed
-from tui_profiler.queries.panel.remembered_tree import age, is_remembered
 from tui_profiler.queries.panel.state import State, StateKind, state
 from tui_profiler.queries.time.modes import is_training
 from tui_profiler.session import Session

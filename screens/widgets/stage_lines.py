@@ -4,7 +4,7 @@ from tui_profiler.figures.units import thousands
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import LoadSpec
 from tui_profiler.messages.live import Stage
-from tui_profiler.queries.panel.remembered_tree import last_seconds, seconds_left
+from tui_profiler.queries.panel.cached_tree import last_seconds, seconds_left
 from tui_profiler.queries.panel.state import running_stage, seconds_text, stage_name, whole_seconds
 from tui_profiler.session import Session, StageRecord
 

@@ -10,21 +10,21 @@ from tui_profiler.formatting.text import middle, safe
 from tui_profiler.messages import OtherModel, TrainingStep, Unknown, known
 from tui_profiler.queries.panel.state import whole_seconds
 from tui_profiler.queries.training.backward_bound import backward_bound
-from tui_profiler.queries.training.outside import (
+from tui_profiler.queries.training.outside_modules import (
     outside_lines,
     outside_operator_words,
     outside_words,
 )
 from tui_profiler.queries.training.source_lines import line_name
 from tui_profiler.queries.training.step import (
-    Judgement,
     NodeShare,
     Part,
     PartName,
-    judged,
+    StepVerdict,
     node_share,
     seconds_without_step,
     step_parts,
+    step_verdict,
     timed_backward,
 )
 from tui_profiler.session import Session
@@ -157,8 +157,8 @@ def _bar(parts: tuple[Part, ...], rates: tuple[Line, ...], look: Look) -> Line:
 
 
 def _verdict(session: Session) -> Line:
-    found = judged(session)
-    return ((found.words, "ink"),) if isinstance(found, Judgement) else ((found, "muted"),)
+    found = step_verdict(session)
+    return ((found.words, "ink"),) if isinstance(found, StepVerdict) else ((found, "muted"),)
 
 
 def step_lines(look: Look) -> tuple[Line, ...]:

@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 from tui_profiler.archive import structure_of
-from tui_profiler.archive.pickles.trust import (
+from tui_profiler.archive.pickles.safe_globals import (
     _LOADED_BY_TORCH,
     is_dangerous,
     is_loaded_by_torch,
-    told_apart,
+    sorted_by_trust,
 )
 from tui_profiler.archive.reading.tensor_layout import BITS
 
@@ -54,7 +54,7 @@ def test_untrusted_names_are_those_that_torch_refuses(tmp_path: Path) -> None:
 
 def test_names_are_told_apart_each_once() -> None:
     names = ("os.system", "torch.Size", "mine.Net", "os.system", "torch.FloatStorage")
-    assert told_apart(names) == (
+    assert sorted_by_trust(names) == (
         ("mine.Net", "os.system", "torch.FloatStorage", "torch.Size"),
         ("mine.Net", "os.system"),
         ("os.system",),

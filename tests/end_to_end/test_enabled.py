@@ -16,7 +16,7 @@ import pytest
 
 from screens.cli.setup import not_changed
 from tests.probe.watch.watched_program import ROOT, sockets_folder
-from tui_profiler.system.enabling import FILE
+from tui_profiler.system.pth_file import FILE
 
 PROGRAM = """
 import multiprocessing, os, sys

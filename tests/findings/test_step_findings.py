@@ -14,7 +14,7 @@ from tests.small_model import CONV, TRACED, folded
 from tests.training_session import column, step_parts, training_step
 from tui_profiler.findings import CHECKS, findings, withheld_words
 from tui_profiler.findings.evidence.finding import Finding, Kind
-from tui_profiler.findings.verdict import Measured, measured, trial_request, wish
+from tui_profiler.findings.trial_verdict import Measured, measured, trial_request, wish
 from tui_profiler.messages import (
     Checkpointing,
     KeptGradients,

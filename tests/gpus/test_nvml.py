@@ -151,7 +151,7 @@ def test_a_gpu_without_a_fan_says_so(driver: Path) -> None:
 PROGRAMS = """
 import os
 from pathlib import Path
-from tui_profiler.source.programs import Programs
+from tui_profiler.source.other_programs import Programs
 
 def look(namespace):
     proc = Path(os.environ["FAKE_NVML_LOG"]).with_name("proc")

@@ -16,7 +16,7 @@ import pytest
 from screens.start.programs import choose
 from tests.probe.watch.watched_program import WatchedProgram, sockets_folder
 from tests.viewer import Viewer, wait_until
-from tui_profiler.connection.rendezvous import place_at
+from tui_profiler.connection.sockets import place_at
 from tui_profiler.injection.inject import folders, start_listener
 from tui_profiler.injection.processes import InjectionError
 from tui_profiler.source.attached import AttachError, unprepared

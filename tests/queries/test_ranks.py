@@ -19,7 +19,7 @@ from tui_profiler.queries.ranks import (
     verdict,
 )
 from tui_profiler.session import Session, apply
-from tui_profiler.session.workspace import NO_RANKS, Workspace, joined, told
+from tui_profiler.session.session_group import NO_RANKS, SessionGroup, with_message, with_rank
 
 NET = """
 net Net 10 10
@@ -35,14 +35,14 @@ def times(compute: float, wait: Figure, host: float = 0.001) -> StepTimes:
     return StepTimes(1.0, 99, 64, step, compute, wait, host, compute / 2, compute / 2)
 
 
-def run(*ranks: StepTimes | None, of: int | None = None) -> Workspace:
-    workspace = NO_RANKS
+def run(*ranks: StepTimes | None, of: int | None = None) -> SessionGroup:
+    group = NO_RANKS
     for number, step in enumerate(ranks):
         program = Program("net", 100 + number, "train.py", 0.0, 0.0, number, of or len(ranks), "r")
-        workspace = joined(workspace, str(number), program)
+        group = with_rank(group, str(number), program)
         if step is not None:
-            workspace = told(workspace, str(number), step)
-    return workspace
+            group = with_message(group, str(number), step)
+    return group
 
 
 LATE = times(0.030, 0.001)
@@ -50,8 +50,8 @@ EARLY = times(0.010, 0.021)
 
 
 def test_the_straggler_is_the_rank_that_waits_least_though_all_steps_are_as_long() -> None:
-    workspace = run(EARLY, EARLY, LATE, EARLY)
-    found = verdict(workspace, 1.0)
+    group = run(EARLY, EARLY, LATE, EARLY)
+    found = verdict(group, 1.0)
 
     assert found.key == "2"
     assert found.level == "critical"
@@ -102,11 +102,11 @@ def test_host_time_is_told_from_compute_as_the_reason() -> None:
 
 def test_what_cannot_be_told_apart_names_no_straggler_and_says_why() -> None:
     blind = times(0.01, Unknown("waits inside of operators"))
-    workspace = run(blind, blind)
+    group = run(blind, blind)
 
-    assert verdict(workspace, 1.0).level == "unknown"
-    assert "waits inside of operators (rank 0)" in verdict(workspace, 1.0).lines[0]
-    assert rank_rows(workspace, 1.0)[0].words == "waits inside of operators"
+    assert verdict(group, 1.0).level == "unknown"
+    assert "waits inside of operators (rank 0)" in verdict(group, 1.0).lines[0]
+    assert rank_rows(group, 1.0)[0].words == "waits inside of operators"
     assert parts(blind) is None
 
 
@@ -115,21 +115,21 @@ def test_one_rank_alone_is_no_comparison() -> None:
 
 
 def test_a_rank_that_is_gone_says_so_last_and_is_in_no_figure() -> None:
-    workspace = run(EARLY, EARLY, LATE)
+    group = run(EARLY, EARLY, LATE)
     finished = LoopState("finished", 2.0, detail="the program ended")
     for message in (finished, Ended(0, False, attached=True)):
-        workspace = told(workspace, "2", message)
-    rows = rank_rows(workspace, 2.0)
+        group = with_message(group, "2", message)
+    rows = rank_rows(group, 2.0)
 
     assert rows[-1].number == 2
     assert rows[-1].words == "gone: the program ended"
-    assert verdict(workspace, 1.0).level == "even"
+    assert verdict(group, 1.0).level == "even"
 
 
 def test_a_rank_that_was_killed_says_that_it_hung_up() -> None:
-    workspace = told(run(EARLY, EARLY), "1", Ended(0, False, attached=True))
+    group = with_message(run(EARLY, EARLY), "1", Ended(0, False, attached=True))
 
-    assert rank_rows(workspace, 2.0)[-1].words == "gone: it disconnected"
+    assert rank_rows(group, 2.0)[-1].words == "gone: it disconnected"
 
 
 def test_a_rank_that_was_not_found_has_a_row() -> None:
@@ -140,39 +140,39 @@ def test_a_rank_that_was_not_found_has_a_row() -> None:
 
 
 def test_ranks_that_hang_name_no_straggler_of_before_but_who_is_silent() -> None:
-    workspace = run(EARLY, EARLY, LATE)  # What they said, they said at 1 s.
+    group = run(EARLY, EARLY, LATE)  # What they said, they said at 1 s.
     for key in ("0", "2"):
-        workspace = told(workspace, key, Heartbeat(7.0, 0.0))
+        group = with_message(group, key, Heartbeat(7.0, 0.0))
 
-    assert verdict(workspace, 5.9).key == "2"
-    assert verdict(workspace, 7.0).key == ""
-    assert verdict(workspace, 7.0).lines[0].endswith("of rank 0, 1, 2")
-    assert verdict(workspace, 7.0).lines[1].startswith("no response from rank 1")
-    assert not any(row.is_live for row in rank_rows(workspace, 7.0))
+    assert verdict(group, 5.9).key == "2"
+    assert verdict(group, 7.0).key == ""
+    assert verdict(group, 7.0).lines[0].endswith("of rank 0, 1, 2")
+    assert verdict(group, 7.0).lines[1].startswith("no response from rank 1")
+    assert not any(row.is_live for row in rank_rows(group, 7.0))
 
 
 def test_long_steps_are_no_hanging() -> None:
-    workspace = run(times(4.0, 8.0), times(11.0, 1.0))
+    group = run(times(4.0, 8.0), times(11.0, 1.0))
 
-    assert verdict(workspace, 30.0).key == "1"
-    assert verdict(workspace, 90.0).key == ""
+    assert verdict(group, 30.0).key == "1"
+    assert verdict(group, 90.0).key == ""
 
 
 def test_a_restarted_rank_takes_the_place_of_the_one_that_is_gone() -> None:
-    workspace = told(run(EARLY, EARLY), "1", Ended(0, False, attached=True))
-    again = replace(workspace.ranks[1].program, pid=999)
-    workspace = joined(workspace, "new", again)
+    group = with_message(run(EARLY, EARLY), "1", Ended(0, False, attached=True))
+    again = replace(group.ranks[1].program, pid=999)
+    group = with_rank(group, "new", again)
 
-    assert [rank.key for rank in workspace.ranks] == ["0", "new"]
+    assert [rank.key for rank in group.ranks] == ["0", "new"]
 
 
 def test_a_rank_is_compared_with_the_straggler_and_the_straggler_with_the_first_to_be_there() -> (
     None
 ):
-    workspace = run(EARLY, times(0.009, 0.022), LATE)
+    group = run(EARLY, times(0.009, 0.022), LATE)
 
-    assert reference(workspace, "0", 1.0) == "2"
-    assert reference(workspace, "2", 1.0) == "1"
+    assert reference(group, "0", 1.0) == "2"
+    assert reference(group, "2", 1.0) == "1"
 
 
 def test_the_module_that_is_slow_comes_first_and_not_those_that_hold_it() -> None:

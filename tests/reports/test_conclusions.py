@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.queries.cost.test_opaque import counted
 from tests.small_model import ACT, CEILINGS, FC, ROOT, TRACED, folded, tick
 from tui_profiler.messages import CacheCeiling, RoofQuality
-from tui_profiler.reports.text.sections.summary import told_on_paper, wants
+from tui_profiler.reports.text.sections.summary import modules_on_paper, wants
 
 GOOD = RoofQuality(1.0, 0.0)
 CALM = replace(CEILINGS, op_seconds=1e-9)
@@ -50,4 +50,4 @@ def test_on_paper_no_level_is_named() -> None:
     assert wants(whole).endswith("1.38 FLOP/B, at most 10: fewer bytes or faster memory")
     # With an operator of unknown work nothing is advised.
     assert wants(folded(TRACED)) == ""
-    assert told_on_paper(folded(TRACED)) == ""
+    assert modules_on_paper(folded(TRACED)) == ""

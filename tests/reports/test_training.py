@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.queries.training.test_paper import trained
+from tests.queries.training.test_step_costs import trained
 from tests.small_model import MEASURED, folded
 from tui_profiler.reports.csv import csv_model
 from tui_profiler.reports.json.report import json_report

@@ -27,7 +27,7 @@ from screens.widgets.lines import text
 from tests.hostile import MARK, SESSIONS, TEXTS, Maker
 from tests.recorded_source import Recorded
 from tests.screens.screen_text import resize
-from tui_profiler.connection.rendezvous import Place
+from tui_profiler.connection.sockets import Place
 from tui_profiler.formatting.canvas import ASCII, UNICODE, Glyphs
 from tui_profiler.messages import LoadSpec, Message, Program
 from tui_profiler.reports.json.report import json_report

@@ -18,7 +18,7 @@ import pytest
 from tests.probe.watch.watched_program import WatchedProgram, sockets_folder
 from tests.viewer import place_of
 from tui_profiler import messages
-from tui_profiler.connection.rendezvous import Place, places
+from tui_profiler.connection.sockets import Place, places
 from tui_profiler.connection.wire import encode
 from tui_profiler.source.attached import Attached, AttachError, attached, find
 from tui_profiler.source.remote import address, command, remote

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.probe.watch.watched_program import WatchedProgram, sockets_folder
-from tui_profiler.connection.rendezvous import Place
+from tui_profiler.connection.sockets import Place
 from tui_profiler.source.attached import Found, not_listening
 from tui_profiler.source.torch_processes import UsersPrograms, script_of
 

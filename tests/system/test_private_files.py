@@ -16,7 +16,7 @@ from screens.terminal.clipboard import copied
 from screens.terminal.crash_report import keep
 from tests.fixtures.record import recorded
 from tui_profiler.messages import LoadSpec
-from tui_profiler.source import remembered_tree_files
+from tui_profiler.source import cached_tree_files
 from tui_profiler.source.script import LogFile
 from tui_profiler.system.files import PROGRAM, private_directory, write_private
 
@@ -32,7 +32,7 @@ def keep_everything(home: str) -> None:
     keep("report", state / "log", 0.0)
     done = asyncio.run(copied("text", lambda _: None, {}, cache))
     assert done.file is not None, done.trouble
-    why = remembered_tree_files.keep(LoadSpec("resnet50"), list(recorded())[:0])
+    why = cached_tree_files.keep(LoadSpec("resnet50"), list(recorded())[:0])
     assert why == "", why
     log = LogFile()
     log.write(b"printed")

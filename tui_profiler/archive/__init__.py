@@ -4,9 +4,9 @@
 ``verify`` reads every byte of the formats that have checksums.
 """
 
+from tui_profiler.archive.checksums import verify
 from tui_profiler.archive.inspection import structure_of
 from tui_profiler.archive.reading.file_contents import Found, TensorEntry
 from tui_profiler.archive.reading.file_region import ArchiveError
-from tui_profiler.archive.verify import verify
 
 __all__ = ["ArchiveError", "Found", "TensorEntry", "structure_of", "verify"]

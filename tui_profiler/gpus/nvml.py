@@ -27,8 +27,8 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from tui_profiler.gpus.device import FUNCTION_NOT_FOUND, NO_DRIVER, Device, reason
 from tui_profiler.gpus.driver import RETRY_SECONDS, EnergyReading, OfProcesses, Opened
+from tui_profiler.gpus.nvml_device import FUNCTION_NOT_FOUND, NO_DRIVER, Device, reason
 from tui_profiler.messages import Gpu, Unknown, known
 
 NO_GPUS = Unknown("no NVIDIA GPU on this machine")

@@ -16,7 +16,7 @@ from tui_profiler.messages import StepTimes, Unknown, known
 from tui_profiler.queries.panel.state import is_stale, state
 from tui_profiler.queries.training.step import timed_backward
 from tui_profiler.session import Session
-from tui_profiler.session.workspace import Rank, Workspace
+from tui_profiler.session.session_group import Rank, SessionGroup
 
 WARNS = 0.10
 """Of a step, in which the others wait for the straggler."""
@@ -61,15 +61,15 @@ class Verdict(Struct, frozen=True):
     """Of the straggler; empty where there is none."""
 
 
-def rank_rows(workspace: Workspace, now: float) -> tuple[RankRow, ...]:
+def rank_rows(group: SessionGroup, now: float) -> tuple[RankRow, ...]:
     """Return a row for each rank, the one that holds up the others first, gone ones last."""
-    measured = _measured(workspace.ranks, now)
+    measured = _measured(group.ranks, now)
     most = max((wait for _, wait in measured.values()), default=None)
-    rows = [_row(rank, now, measured.get(rank.key), most) for rank in workspace.ranks]
-    there = {rank.number for rank in workspace.ranks}
+    rows = [_row(rank, now, measured.get(rank.key), most) for rank in group.ranks]
+    there = {rank.number for rank in group.ranks}
     rows += [
         RankRow("", number, None, "not found here: it watches no model, or runs elsewhere", False)
-        for number in range(workspace.expected)
+        for number in range(group.expected)
         if number not in there
     ]
     return tuple(sorted(rows, key=_badness))
@@ -113,15 +113,15 @@ def _figure(one: RankRow, column: Column) -> float | None:
             return None
 
 
-def verdict(workspace: Workspace, now: float) -> Verdict:
+def verdict(group: SessionGroup, now: float) -> Verdict:
     """Name the straggler: the rank with the least wait, where the others wait for it.
 
     What is lost is by how much it waits less and is busy longer, whichever is less: ranks speak of
     steps that are not quite the same ones, and a difference of waits alone may be of the steps.
     """
-    measured = _measured(workspace.ranks, now)
+    measured = _measured(group.ranks, now)
     if len(measured) < 2:
-        return Verdict("unknown", _why_unknown(workspace, now))
+        return Verdict("unknown", _why_unknown(group, now))
     late = min(measured, key=lambda key: measured[key][1])
     others = [measured[key] for key in measured if key != late]
     step = median(step for step, _ in measured.values())
@@ -132,25 +132,25 @@ def verdict(workspace: Workspace, now: float) -> Verdict:
     if lost_share < WARNS:
         little = f"{duration(lost)} of a step, {share(lost_share)}, are lost for the busiest rank"
         return Verdict("even", (f"no straggler: {little}",))
-    rank = next(rank for rank in workspace.ranks if rank.key == late)
+    rank = next(rank for rank in group.ranks if rank.key == late)
     sentence = (
         f"rank {rank.number} is the straggler: in a step of {duration(step)} it waits"
         f" {duration(its)}, the others {duration(theirs)}; {share(lost_share)} of the step is lost"
     )
     level: Level = "critical" if lost_share >= IS_CRITICAL else "warning"
-    reason = _where(rank, [one for one in workspace.ranks if one.key in measured and one != rank])
+    reason = _where(rank, [one for one in group.ranks if one.key in measured and one != rank])
     return Verdict(level, (sentence, reason), late)
 
 
-def reference(workspace: Workspace, key: str, now: float) -> str:
+def reference(group: SessionGroup, key: str, now: float) -> str:
     """Return the rank to compare one with: the straggler; for it, the one that waits most."""
-    late = verdict(workspace, now).key
+    late = verdict(group, now).key
     if late and late != key:
         return late
-    measured = _measured((rank for rank in workspace.ranks if rank.key != key), now)
+    measured = _measured((rank for rank in group.ranks if rank.key != key), now)
     if measured:
         return max(measured, key=lambda one: measured[one][1])
-    alive = (rank.key for rank in workspace.ranks if rank.key != key and not rank.is_gone)
+    alive = (rank.key for rank in group.ranks if rank.key != key and not rank.is_gone)
     return next(alive, "")
 
 
@@ -229,9 +229,9 @@ def _badness(row: RankRow) -> tuple[int, int, int, int]:
     return (0, -int(row.skew_share / ORDER_STEP), row.number, row.pid or 0)
 
 
-def _why_unknown(workspace: Workspace, now: float) -> tuple[str, ...]:
-    there = [rank for rank in workspace.ranks if not rank.is_gone]
-    if workspace.ranks and len(there) < 2:
+def _why_unknown(group: SessionGroup, now: float) -> tuple[str, ...]:
+    there = [rank for rank in group.ranks if not rank.is_gone]
+    if group.ranks and len(there) < 2:
         return ("fewer than two ranks: nothing to compare",)
     stuck = [str(rank.number) for rank in there if _is_stuck(rank, now)]
     if stuck:
@@ -240,7 +240,7 @@ def _why_unknown(workspace: Workspace, now: float) -> tuple[str, ...]:
         what = "it is stopped, or another thread holds the GIL"
         of_silent = f"no response from rank {', '.join(silent)}: {what}"
         return (none, of_silent) if silent else (none,)
-    for rank in workspace.ranks:
+    for rank in group.ranks:
         times = rank.session.steps
         if times is not None and not rank.is_gone:
             for figure in (times.step, times.wait):

@@ -19,7 +19,7 @@ from tui_profiler.queries.cost.energy import forward_energy
 from tui_profiler.queries.cost.memory_compared import comparison
 from tui_profiler.queries.cost.totals import was_run, why_no_times
 from tui_profiler.queries.time.node_seconds import node_seconds
-from tui_profiler.queries.training import paper
+from tui_profiler.queries.training import step_costs
 from tui_profiler.session import Session
 
 AxisName: TypeAlias = Literal["batch", "sequence", "threads", "dtype"]
@@ -175,7 +175,7 @@ def _in_training(visit: Visit, session: Session) -> Visit:
     none = Unknown("its steps are not measured")
     visit = replace(
         visit,
-        paper_bytes=paper.peak_bytes(session),
+        paper_bytes=step_costs.peak_bytes(session),
         is_least=False,
         allocator_bytes=none,
         joules=none,

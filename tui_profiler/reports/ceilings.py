@@ -12,7 +12,7 @@ from tui_profiler.figures.units import UNAVAILABLE, duration, rate, share, size
 from tui_profiler.formatting.text import aligned, safe
 from tui_profiler.messages import Ceilings, Environment, Unknown
 from tui_profiler.queries.cost.ceilings import Roof, roofs_of
-from tui_profiler.queries.panel.remembered_tree import ago
+from tui_profiler.queries.panel.cached_tree import ago
 from tui_profiler.reports import json_values
 
 SCHEMA: Literal["tui-profiler/ceilings/1"] = "tui-profiler/ceilings/1"

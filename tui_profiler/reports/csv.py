@@ -20,13 +20,13 @@ from tui_profiler.formatting.text import printable
 from tui_profiler.messages import Cost, Figure, Tensor, Unknown, known
 from tui_profiler.queries.cost.bound import bound, known_bytes, known_flops, known_macs
 from tui_profiler.queries.cost.flat import By, FlatRow
-from tui_profiler.queries.cost.totals import dearest_modules, frozen, trainable
+from tui_profiler.queries.cost.totals import costliest_modules, frozen, trainable
 from tui_profiler.queries.parameters import weights
 from tui_profiler.queries.sweep import Result, Sweep, results
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
 from tui_profiler.queries.time.repeated_siblings import Steps, Sums, members
 from tui_profiler.queries.training.backward_bound import backward_bound
-from tui_profiler.queries.training.paper import node_backward
+from tui_profiler.queries.training.step_costs import node_backward
 from tui_profiler.queries.tree.columns import summed_figure
 from tui_profiler.queries.tree.depth import to_depth
 from tui_profiler.session import Session
@@ -87,7 +87,7 @@ def csv_model(
     tree = session.tree
     nodes = to_depth(tree, depth) if tree is not None else ()
     if top is not None:
-        nodes = dearest_modules(session, top)
+        nodes = costliest_modules(session, top)
     lines = _node_lines(session, nodes, lambda node: ())
     return _text([NODE_COLUMNS, *lines] if with_titles else lines)
 

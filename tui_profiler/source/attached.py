@@ -18,7 +18,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from tui_profiler.connection.rendezvous import Place, is_same_user, place_at, places, remove_if_deaf
+from tui_profiler.connection.sockets import (
+    Place,
+    is_same_user,
+    place_at,
+    places,
+    remove_if_not_listening,
+)
 from tui_profiler.connection.wire import WireError, encode, message_decoder
 from tui_profiler.formatting.text import safe
 from tui_profiler.injection.processes import InjectionError
@@ -138,7 +144,7 @@ def _asked(place: Place) -> Found | None:
         with connected:
             return Found(place, said_hello(connected, HELLO_SECONDS).program)
     except (ConnectionRefusedError, FileNotFoundError):
-        remove_if_deaf(place.path)
+        remove_if_not_listening(place.path)
         return None
     except (OSError, AttachError) as error:
         instead = error.instead if isinstance(error, AttachError) else ""

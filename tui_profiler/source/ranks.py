@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from msgspec.structs import replace
 
-from tui_profiler.connection.rendezvous import Place, places
+from tui_profiler.connection.sockets import Place, places
 from tui_profiler.messages import Message, Program, Request
-from tui_profiler.session.workspace import NO_RANKS, joined, told
+from tui_profiler.session.session_group import NO_RANKS, with_message, with_rank
 from tui_profiler.source import attached
 
 LOOK_SECONDS = 1.0
@@ -65,7 +65,7 @@ class Ranks:
         self._program = program
         self._started_at = started_at
         self._only = only
-        self.workspace = NO_RANKS
+        self.group = NO_RANKS
         self.chosen = ""
         """Key of the rank whose messages are shown, and to which requests go."""
         self._sources: dict[str, attached.Attached] = {}
@@ -80,15 +80,15 @@ class Ranks:
         self._only = None
 
     async def messages(self) -> AsyncIterator[Message]:
-        """Yield the messages of the chosen rank until closed; the workspace follows all ranks."""
+        """Yield the messages of the chosen rank until closed; the group follows all ranks."""
         self._begin(self._look())
         while not self._is_closed:
             key, what = await self._told.get()
             if isinstance(what, Program):
-                self.workspace = joined(self.workspace, key, what)
+                self.group = with_rank(self.group, key, what)
                 self.chosen = self.chosen or key
                 continue
-            self.workspace = told(self.workspace, key, what)
+            self.group = with_message(self.group, key, what)
             if key == self.chosen:
                 yield what
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tui_profiler.connection.rendezvous import VARIABLE
+from tui_profiler.connection.sockets import VARIABLE
 from tui_profiler.messages import TorchChildren
 
 MOST_PIDS = 64

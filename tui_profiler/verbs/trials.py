@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from tui_profiler import messages
 from tui_profiler.figures.units import duration
 from tui_profiler.findings import findings
-from tui_profiler.findings.verdict import step_words, wish
+from tui_profiler.findings.trial_verdict import step_words, wish
 from tui_profiler.formatting.text import safe
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source, Told

@@ -16,7 +16,7 @@ from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.formatting.text import safe
 from tui_profiler.queries.compare import comparison, rows
 from tui_profiler.session import EMPTY, Session
-from tui_profiler.session.workspace import NO_RANKS, Workspace
+from tui_profiler.session.session_group import NO_RANKS, SessionGroup
 
 from ...actions.table import bindings, shown
 from ...actions.view_keys import COMPARE
@@ -49,7 +49,7 @@ class CompareScreen(PaintedScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(COMPARE)]
 
     session: var[Session] = var(EMPTY)
-    workspace: var[Workspace] = var(NO_RANKS)
+    group: var[SessionGroup] = var(NO_RANKS)
 
     def __init__(self, glyphs: Glyphs, two: TwoSides) -> None:
         super().__init__()
@@ -59,9 +59,9 @@ class CompareScreen(PaintedScreen[None]):
         self._view: rows.View | None = None
         """None until both are traced."""
         self._has_chosen_figure = False
-        self._held: Workspace | None = None
+        self._held: SessionGroup | None = None
         """State at the pause of the view."""
-        self._compared: tuple[Workspace, comparison.Comparison] | None = None
+        self._compared: tuple[SessionGroup, comparison.Comparison] | None = None
         self._said: tuple[str, float] = ("", 0.0)
         self.prompt = PromptRow(self.draw, self.say)
         given = ExportContent("compare", session=lambda: self.session, path=self.selected_path)
@@ -96,7 +96,7 @@ class CompareScreen(PaintedScreen[None]):
 
     def show_newest(self) -> None:
         """Show the newest state."""
-        self.workspace = self._two.newest
+        self.group = self._two.newest
 
     def on_resize(self) -> None:
         """Draw again."""
@@ -114,9 +114,9 @@ class CompareScreen(PaintedScreen[None]):
     @property
     def compared(self) -> comparison.Comparison:
         """The comparison shown."""
-        workspace = self._held if self._held is not None else self.workspace
-        if self._compared is None or self._compared[0] is not workspace:
-            self._compared = (workspace, comparison.comparison(*self._two.sides(workspace)))
+        group = self._held if self._held is not None else self.group
+        if self._compared is None or self._compared[0] is not group:
+            self._compared = (group, comparison.comparison(*self._two.sides(group)))
         return self._compared[1]
 
     @property
@@ -153,13 +153,13 @@ class CompareScreen(PaintedScreen[None]):
         self.query_one("#keys", KeyBar).lines = finished((self._bar(cells),), look)
 
     def _look(self) -> CompareLook:
-        workspace = self._held if self._held is not None else self.workspace
+        group = self._held if self._held is not None else self.group
         turns = "paused" if self._held is not None else self._two.turns()
         return CompareLook(
             self.compared,
             self.view,
             rows.visible(self.compared, self.view),
-            self._two.looks(workspace),
+            self._two.looks(group),
             turns,
         )
 
@@ -251,7 +251,7 @@ class CompareScreen(PaintedScreen[None]):
     def action_operators(self) -> None:
         """Show or hide operators."""
         view = replace(self.view, operators=not self.view.operators)
-        self._become(rows.in_sight(view, self.compared))
+        self._become(rows.with_visible_selection(view, self.compared))
 
     def action_order(self) -> None:
         """Sort by difference, or in the model's order."""
@@ -273,7 +273,7 @@ class CompareScreen(PaintedScreen[None]):
 
     def filter_by(self, text: str) -> None:
         """Filter the rows; if the selected one is hidden, select an ancestor."""
-        self._become(rows.in_sight(replace(self.view, filter=text), self.compared))
+        self._become(rows.with_visible_selection(replace(self.view, filter=text), self.compared))
 
     def action_back(self) -> None:
         """Drop the filter."""
@@ -282,7 +282,7 @@ class CompareScreen(PaintedScreen[None]):
 
     def action_pause(self) -> None:
         """Pause or resume the view."""
-        self._held = self.workspace if self._held is None else None
+        self._held = self.group if self._held is None else None
         self.draw()
 
     def action_theme(self) -> None:

@@ -6,7 +6,7 @@ from tui_profiler.formatting.text import safe
 from tui_profiler.queries.compare.side import Side
 from tui_profiler.queries.panel.state import State, state
 from tui_profiler.session import Session
-from tui_profiler.session.workspace import Workspace, learned
+from tui_profiler.session.session_group import SessionGroup, with_session
 from tui_profiler.source import Source, Told
 from tui_profiler.verbs.compare import Begin, compare
 from tui_profiler.verbs.outcome import complaint
@@ -41,7 +41,7 @@ class TwoSides:
         self._began = [one.began for one in opened]
         """Unix time from which the stages of each count; None before its start."""
         self._is_done = False
-        self.newest = Workspace(compared=(opened[0].session, opened[1].session))
+        self.newest = SessionGroup(compared=(opened[0].session, opened[1].session))
 
     async def run(self, show: Callable[[], None]) -> None:
         """Load the models and run them in turns; call ``show`` on changes of state.
@@ -61,16 +61,16 @@ class TwoSides:
 
     def learn(self, place: int, session: Session) -> None:
         """Update the session of A (0) or B (1)."""
-        self.newest = learned(self.newest, place, session)
+        self.newest = with_session(self.newest, place, session)
 
-    def sides(self, workspace: Workspace) -> tuple[Side, Side]:
+    def sides(self, group: SessionGroup) -> tuple[Side, Side]:
         """Return the compared sides."""
-        a, b = workspace.compared
+        a, b = group.compared
         return self._opened[0].at(a), self._opened[1].at(b)
 
-    def looks(self, workspace: Workspace) -> tuple[SideLook, SideLook]:
+    def looks(self, group: SessionGroup) -> tuple[SideLook, SideLook]:
         """Return each side as drawn."""
-        a, b = workspace.compared
+        a, b = group.compared
         return self._look(0, a), self._look(1, b)
 
     def turns(self) -> str:

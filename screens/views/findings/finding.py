@@ -8,7 +8,7 @@ from tui_profiler.findings.evidence.finding import (
     figure_text,
     gain_text,
 )
-from tui_profiler.findings.verdict import Advice, Word, step_words
+from tui_profiler.findings.trial_verdict import Advice, Word, step_words
 from tui_profiler.formatting.text import middle, printable, safe, width, wrap
 from tui_profiler.messages import TrialProgress, TrialResult, Unknown, known
 from tui_profiler.session import Tree

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from tui_profiler.figures.units import share
 from tui_profiler.findings.evidence.finding import Group, Kind, gain_text
-from tui_profiler.findings.verdict import GROUP_WORDS, REFUTED, Advice, Column, Word
+from tui_profiler.findings.trial_verdict import GROUP_WORDS, REFUTED, Advice, Column, Word
 from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.formatting.text import middle, safe, width, wrap
 

@@ -15,7 +15,7 @@ from textual.binding import BindingType
 from tui_profiler.findings import checks_words, findings, withheld_of_inference, withheld_words
 from tui_profiler.findings.evidence.finding import Finding, Group, Kind
 from tui_profiler.findings.evidence.training_step import why_no_advice
-from tui_profiler.findings.verdict import (
+from tui_profiler.findings.trial_verdict import (
     REFUTED,
     Advice,
     Column,
@@ -26,7 +26,7 @@ from tui_profiler.findings.verdict import (
 )
 from tui_profiler.formatting.text import safe, width
 from tui_profiler.messages import ProlongTrial, StopTrial
-from tui_profiler.queries.panel.remembered_tree import is_remembered
+from tui_profiler.queries.panel.cached_tree import is_remembered
 from tui_profiler.queries.time.modes import mode
 from tui_profiler.session import Session, Tree
 

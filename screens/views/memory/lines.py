@@ -15,9 +15,9 @@ from tui_profiler.queries.forward.memory import (
     module_at,
     most_tensors,
     peak_step,
+    recorded_peak,
     shape_of,
     steps_of,
-    told_at_peak,
     weight_bytes,
     weight_tensors,
     workspace,
@@ -262,7 +262,7 @@ def alive_lines(
     room = min(max(rows - _OTHER_ROWS, 1), _MOST)
     when, inside = "the peak", ""
     if memory is None:
-        found = told_at_peak(tree, room)
+        found = recorded_peak(tree, room)
     else:
         found = alive_at(memory, step, max(room - bool(workspace(memory, step)), 1))
         inside = f" in {title_of(tree, module_at(tree, memory, step))}"

@@ -8,7 +8,7 @@ from tui_profiler.figures.units import duration, quantity, size, thousands
 from tui_profiler.formatting.text import fit, middle, safe
 from tui_profiler.messages import TensorUse, known
 from tui_profiler.queries.forward.memory import place
-from tui_profiler.queries.training import memory, paper
+from tui_profiler.queries.training import memory, step_costs
 from tui_profiler.session import Tree
 from tui_profiler.session.training import MemoryColumns
 
@@ -131,7 +131,7 @@ def _below(
         return (*alive_lines(look, tree, columns, point, rows - len(best)), *best)[: max(rows, 0)]
     left = replace(look, cells=look.cells - RIGHT_CELLS - 1)
     alive = alive_lines(left, tree, columns, point, rows)
-    helping = helping_lines(replace(look, cells=RIGHT_CELLS), tree, rows)
+    helping = checkpointing_lines(replace(look, cells=RIGHT_CELLS), tree, rows)
     return beside(alive, helping, left.cells, rows, look)
 
 
@@ -170,10 +170,10 @@ def _made_by(tree: Tree, columns: MemoryColumns, one: memory.AliveTensor, point:
     return "optimizer" if is_optimizer else "loss"
 
 
-def helping_lines(look: Look, tree: Tree, rows: int) -> tuple[Line, ...]:
+def checkpointing_lines(look: Look, tree: Tree, rows: int) -> tuple[Line, ...]:
     """Return what modules save for the backward, and what checkpointing blocks is to save."""
     saved = memory.saved_by_modules(look.session, _MOST_SAVED)
-    best = paper.best_checkpointing(look.session)
+    best = step_costs.best_checkpointing(look.session)
     lines = [section("saved for backward, by module", "own operators", look)]
     lines += [
         row(
@@ -220,7 +220,7 @@ def _tried_lines(look: Look) -> tuple[Line, ...]:
 
 def _best_line(look: Look, tree: Tree) -> tuple[Line, ...]:
     """Return what lowers the peak most, in one line; none where nothing does."""
-    best = next(iter(paper.best_checkpointing(look.session)), None)
+    best = next(iter(step_costs.best_checkpointing(look.session)), None)
     if best is None:
         return ()
     figures = f" to {size(best.peak)}, {quantity(best.flops, 'FLOP')} more"

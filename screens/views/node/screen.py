@@ -151,7 +151,7 @@ class NodeScreen(ScrollingScreen[ViewState]):
         if tree is not None and self._tree is not None and self._node < len(self._tree):
             self._node = tree.find(self._tree.nodes[self._node].path) or 0
         self._tree = tree
-        self._around = look_around(tree, self._node) if tree is not None else None
+        self._around = node_context(tree, self._node) if tree is not None else None
 
     def action_sibling(self, step: int) -> None:
         """Go to the next or former node below the same parent."""
@@ -173,7 +173,7 @@ class NodeScreen(ScrollingScreen[ViewState]):
 
     def _go(self, tree: Tree, node: int) -> None:
         self._node, self._said = node, ""
-        self._around = look_around(tree, node)
+        self._around = node_context(tree, node)
         self.query_one(ScrolledLines).to_start()
 
     def action_pause(self) -> None:
@@ -213,7 +213,7 @@ class NodeScreen(ScrollingScreen[ViewState]):
         self.draw()
 
 
-def look_around(tree: Tree, node: int) -> NodeContext | None:
+def node_context(tree: Tree, node: int) -> NodeContext | None:
     """Look up once what does not change while a node is looked at; None where it is not there."""
     if not 0 <= node < len(tree):
         return None

@@ -9,7 +9,7 @@ from tui_profiler.formatting.text import middle, safe
 from tui_profiler.messages import known
 from tui_profiler.queries import ranks
 from tui_profiler.session import EMPTY as NOTHING
-from tui_profiler.session.workspace import Rank, Workspace
+from tui_profiler.session.session_group import Rank, SessionGroup
 
 from ...widgets.heading import Heading, Order, Title
 from ...widgets.lines import EMPTY, Line, Span, exact, line_width, with_role
@@ -33,9 +33,9 @@ _MARKS: dict[ranks.Level, tuple[str, str]] = {
 BY_BADNESS = Order("badness")
 
 
-def ordered_rows(workspace: Workspace, now: float, order: Order) -> tuple[ranks.RankRow, ...]:
+def ordered_rows(group: SessionGroup, now: float, order: Order) -> tuple[ranks.RankRow, ...]:
     """Return sorted rows."""
-    rows = ranks.rank_rows(workspace, now)
+    rows = ranks.rank_rows(group, now)
     for column in get_args(ranks.Column):
         if column == order.column:
             rows = ranks.in_order(rows, column, descending=order.descending)
@@ -43,7 +43,7 @@ def ordered_rows(workspace: Workspace, now: float, order: Order) -> tuple[ranks.
 
 
 def rank_lines(
-    workspace: Workspace,
+    group: SessionGroup,
     now: float,
     selected: int,
     look: Look,
@@ -53,19 +53,19 @@ def rank_lines(
     """Return the view: header, verdict, table; the selected row is visible.
 
     Args:
-        workspace: the ranks.
+        group: the ranks.
         now: seconds since the start of the command.
         selected: index of the row under the cursor.
         look: width and glyphs; its session is not used.
         rows: lines available.
         order: of the rows.
     """
-    found = ordered_rows(workspace, now, order)
-    titles = rank_heading(workspace, now, look, order)
+    found = ordered_rows(group, now, order)
+    titles = rank_heading(group, now, look, order)
     head = [
-        _header(workspace, found, look),
+        _header(group, found, look),
         EMPTY,
-        *_sentences(ranks.verdict(workspace, now), look),
+        *_sentences(ranks.verdict(group, now), look),
         EMPTY,
     ]
     times = _times(found)
@@ -81,8 +81,8 @@ def rank_lines(
     return finished([*head, *table], look, rows)
 
 
-def _header(workspace: Workspace, found: tuple[ranks.RankRow, ...], look: Look) -> Line:
-    first = workspace.ranks[0].program if workspace.ranks else None
+def _header(group: SessionGroup, found: tuple[ranks.RankRow, ...], look: Look) -> Line:
+    first = group.ranks[0].program if group.ranks else None
     live = sum(one.is_live for one in found)
     name = safe(first.name) if first is not None else "no rank found yet"
     left: Line = ((middle(name, max(look.inner // 2, 1), look.glyphs.ellipsis), "strong ink"),)
@@ -114,10 +114,10 @@ def _step(one: ranks.RankRow) -> float:
     return (known(one.times.step) or 0.0) if one.times is not None else 0.0
 
 
-def rank_heading(workspace: Workspace, now: float, look: Look, order: Order) -> Heading:
+def rank_heading(group: SessionGroup, now: float, look: Look, order: Order) -> Heading:
     """Return the column titles, and their line."""
-    sentences = _sentences(ranks.verdict(workspace, now), look)
-    unit = _times(ranks.rank_rows(workspace, now)).unit
+    sentences = _sentences(ranks.verdict(group, now), look)
+    unit = _times(ranks.rank_rows(group, now)).unit
     rank = Title("rank", RANK + 1, "rank", is_left=True, is_text=True, usual=BY_BADNESS.column)
     pid = (Title("pid", PID, "pid"),) if look.cells >= WIDE else ()
     parts = (Title(name, FIGURE, name) for name in ("compute", "wait", "host", "late"))

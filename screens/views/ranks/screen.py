@@ -11,7 +11,7 @@ from textual.screen import Screen
 
 from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.queries import ranks
-from tui_profiler.session.workspace import NO_RANKS, Workspace
+from tui_profiler.session.session_group import NO_RANKS, SessionGroup
 
 from ...common.base_app import BaseApp
 from ...common.ordered_table import LIST_BINDINGS, OrderedTable
@@ -40,7 +40,7 @@ class RanksScreen(OrderedTable, Screen[None]):
         Binding("q", "app.leave", show=False),
     ]
 
-    workspace: var[Workspace] = var(NO_RANKS)
+    group: var[SessionGroup] = var(NO_RANKS)
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class RanksScreen(OrderedTable, Screen[None]):
             self._draw()
 
     def _rows(self) -> tuple[ranks.RankRow, ...]:
-        return lines.ordered_rows(self.workspace, self._now(), self._order)
+        return lines.ordered_rows(self.group, self._now(), self._order)
 
     def _place(self, rows: tuple[ranks.RankRow, ...]) -> int:
         return next((i for i, one in enumerate(rows) if one.key and one.key == self._selected), 0)
@@ -94,7 +94,7 @@ class RanksScreen(OrderedTable, Screen[None]):
             return
         look = lines.look_of(cells, self._glyphs)
         place = self._place(self._rows())
-        drawn = lines.rank_lines(self.workspace, self._now(), place, look, rows - 1, self._order)
+        drawn = lines.rank_lines(self.group, self._now(), place, look, rows - 1, self._order)
         self.query_one("#ranks", LinesWidget).lines = drawn
         right = (("q", "quit"),) if self._back is None else (("esc", "back"), ("q", "quit"))
         bar = key_bar(_KEYS, right, cells, self._glyphs)
@@ -103,7 +103,7 @@ class RanksScreen(OrderedTable, Screen[None]):
     def table_heading(self) -> Heading:
         """Return the column titles that fit."""
         look = lines.look_of(max(self.size.width, 3), self._glyphs)
-        return lines.rank_heading(self.workspace, self._now(), look, self._order)
+        return lines.rank_heading(self.group, self._now(), look, self._order)
 
     def order_by(self, order: Order) -> None:
         """Sort the ranks; the cursor stays on its rank."""
@@ -152,10 +152,10 @@ class RanksScreen(OrderedTable, Screen[None]):
     def action_difference(self) -> None:
         """Compare the rank under the cursor with the straggler; that one with the first rank."""
         key = self._under_cursor()
-        other = ranks.reference(self.workspace, key, self._now()) if key else ""
+        other = ranks.reference(self.group, key, self._now()) if key else ""
         if other:
             screen = DifferenceScreen(self._glyphs, key, other)
-            self.app.push_screen(screen.data_bind(BaseApp.workspace))
+            self.app.push_screen(screen.data_bind(BaseApp.group))
 
 
 class DifferenceScreen(ScrollingScreen[None]):
@@ -166,7 +166,7 @@ class DifferenceScreen(ScrollingScreen[None]):
         Binding("escape,q,backspace,d,R", "back", show=False),
     ]
 
-    workspace: var[Workspace] = var(NO_RANKS)
+    group: var[SessionGroup] = var(NO_RANKS)
 
     def __init__(self, glyphs: Glyphs, first: str, second: str) -> None:
         super().__init__()
@@ -185,7 +185,7 @@ class DifferenceScreen(ScrollingScreen[None]):
 
     def draw(self) -> None:
         """Draw the modules and the keys."""
-        first, second = map(self.workspace.rank, self._keys)
+        first, second = map(self.group.rank, self._keys)
         body = self.query_one(ScrolledLines)
         if first is not None and second is not None and body.size.width > 3:
             look = lines.look_of(body.size.width - 1, self._glyphs)

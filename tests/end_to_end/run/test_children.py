@@ -16,7 +16,7 @@ from tests.end_to_end.run.test_run import ENVIRONMENT, plain, run
 from tests.end_to_end.terminal import COMMAND
 from tests.probe.watch.watched_program import sockets_folder
 from tests.viewer import Viewer, wait_until
-from tui_profiler.connection.rendezvous import Place, places
+from tui_profiler.connection.sockets import Place, places
 
 FORKS = """
 import os, sys, time, torch

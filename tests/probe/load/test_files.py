@@ -15,7 +15,7 @@ from torch import nn
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.common.errors import LoadError
 from tui_profiler.probe.load.common.loaded_model import Loaded
-from tui_profiler.probe.load.files.inspection import checked, is_file, looked_into, refusal
+from tui_profiler.probe.load.files.inspection import checked, inspected, is_file, refusal
 from tui_profiler.probe.load.load import load
 from tui_profiler.probe.trace.trace import trace
 
@@ -45,7 +45,7 @@ def test_a_plain_word_is_what_lies_in_the_folder_unless_an_architecture(tmp_path
     for name in ("sharded", "weights"):
         spec = LoadSpec(name, folder=str(tmp_path))
         assert is_file(spec)
-        assert looked_into(spec).parameters == sum(t.numel() for t in _two_layers().values())
+        assert inspected(spec).parameters == sum(t.numel() for t in _two_layers().values())
     for name in torchvision.models.list_models():
         (tmp_path / name).mkdir()
     named = [one.name for one in tmp_path.iterdir()]
@@ -107,7 +107,7 @@ def test_a_trap_is_not_stepped_into(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     torch.save({"weight": torch.ones(1), "trap": Trap()}, tmp_path / "zip.pt")
     torch.save(Trap(), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     for name in ("raw.pkl", "zip.pt", "old.pt"):
-        found = looked_into(LoadSpec(name, folder=str(tmp_path)))
+        found = inspected(LoadSpec(name, folder=str(tmp_path)))
         if refusal(found, LoadSpec(name)) is None:
             assert found.content == "parameters"
         with pytest.raises(LoadError):
@@ -122,7 +122,7 @@ def test_a_flipped_bit_in_the_values_is_found(tmp_path: Path) -> None:
     at = content.index(net_bytes(path))
     content[at + 1] ^= 4
     path.write_bytes(content)
-    found = checked(looked_into(LoadSpec("net.pt", folder=str(tmp_path))))
+    found = checked(inspected(LoadSpec("net.pt", folder=str(tmp_path))))
     assert found.checksum == "failed"
     assert "data/" in found.problems[0].where
 

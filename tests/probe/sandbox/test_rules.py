@@ -12,7 +12,7 @@ import pytest
 
 from tui_profiler.messages import CountWith, ExportOnnx, ListModels, LoadSpec, Start
 from tui_profiler.probe.sandbox import landlock, seccomp
-from tui_profiler.probe.sandbox.confinement import brought_by
+from tui_profiler.probe.sandbox.confinement import untrusted_input
 from tui_profiler.probe.sandbox.landlock import DEVICE, FOLDER, READING, Access
 
 CREATE, ADD, RESTRICT = 444, 445, 446
@@ -267,7 +267,7 @@ def test_what_came_from_elsewhere_is_opened_in_the_sandbox(
         (tmp_path / name).touch()
     (tmp_path / "folder").mkdir()
     wanted = LoadSpec(model, folder=str(tmp_path), **options)  # type: ignore[arg-type] # its fields
-    assert brought_by(Start(wanted)) == opens
-    assert brought_by(CountWith(wanted, "fvcore")) == opens
-    assert brought_by(ExportOnnx(wanted, "out.onnx")) == opens
-    assert brought_by(ListModels()) == ""
+    assert untrusted_input(Start(wanted)) == opens
+    assert untrusted_input(CountWith(wanted, "fvcore")) == opens
+    assert untrusted_input(ExportOnnx(wanted, "out.onnx")) == opens
+    assert untrusted_input(ListModels()) == ""

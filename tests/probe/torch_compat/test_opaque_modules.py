@@ -16,8 +16,8 @@ from tui_profiler.probe.measure.operators.operators import OperatorClock
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.kineto import Window
 from tui_profiler.probe.torch_compat.modules import CAPTURED, COMPILED, SCRIPTED, why_opaque
-from tui_profiler.probe.trace.record_foreign_forward import BESIDE_COMPILED
-from tui_profiler.probe.trace.record_foreign_forward import COMPILED as HEARD_COMPILED
+from tui_profiler.probe.trace.record_program_forward import BESIDE_COMPILED
+from tui_profiler.probe.trace.record_program_forward import COMPILED as HEARD_COMPILED
 from tui_profiler.probe.trace.trace import Trace, trace
 from tui_profiler.probe.watch.listener import Listener
 from tui_profiler.queries.cost.bound import known_macs

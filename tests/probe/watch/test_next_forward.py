@@ -17,7 +17,7 @@ from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.torch_compat import module_call
 from tui_profiler.probe.torch_compat.entry_method import EntryMethod
 from tui_profiler.probe.torch_compat.forward_kind import Kind
-from tui_profiler.probe.trace.record_foreign_forward import LOOP_CALLS
+from tui_profiler.probe.trace.record_program_forward import LOOP_CALLS
 from tui_profiler.probe.watch.listener import Listener
 from tui_profiler.probe.watch.model_choice import ModelChoice
 from tui_profiler.probe.watch.next_forward import Search

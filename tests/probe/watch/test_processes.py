@@ -15,7 +15,7 @@ import pytest
 
 from tests.probe.watch.watched_program import WatchedProgram, sockets_folder
 from tests.viewer import Viewer, place_of, wait_until
-from tui_profiler.connection.rendezvous import places
+from tui_profiler.connection.sockets import places
 
 TAKES_NUMBERS = """
 import contextlib, socket, warnings
@@ -234,7 +234,7 @@ def test_without_a_runtime_directory_there_is_one_in_tmp(folder: Path) -> None:
     code = """
     del os.environ["TUI_PROFILER_DIR"]
     os.environ.pop("XDG_RUNTIME_DIR", None)
-    from tui_profiler.connection.rendezvous import candidates, places
+    from tui_profiler.connection.sockets import candidates, places
     handle = tui_profiler.watch(model := Net(), "anywhere")
     say(*(str(one) for one in candidates()))
     say(*(str(one.path) for one in places() if one.pid == os.getpid()))

@@ -22,7 +22,7 @@ from tests.probe.watch.watched_model import (
 )
 from tests.viewer import Viewer, place_of, wait_until
 from tui_profiler import watch
-from tui_profiler.connection.rendezvous import places
+from tui_profiler.connection.sockets import places
 from tui_profiler.messages import Hello
 
 

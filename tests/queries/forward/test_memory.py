@@ -48,9 +48,9 @@ from tui_profiler.queries.forward.memory import (
     module_at,
     peak_step,
     place,
+    recorded_peak,
     shape_of,
     steps_of,
-    told_at_peak,
     weight_bytes,
     weight_tensors,
 )
@@ -207,7 +207,7 @@ def test_an_older_recording_says_why_there_are_no_steps_and_keeps_the_peak():
     session = fold(messages)
     assert steps_of(session) == Unknown("this recording is older than this figure")
     assert session.tree is not None
-    found = told_at_peak(session.tree, 3)
+    found = recorded_peak(session.tree, 3)
     assert found is not None
     assert sum(one.bytes for one in found.tensors) + found.others_bytes == found.live
 

@@ -13,7 +13,7 @@ from tests.small_model import CEILINGS, CONV, CONV_OP, FC, MEASURED, ROOT, folde
 from tests.training_session import column, step_parts, training_step
 from tui_profiler.messages import Ceiling, ThreadTime, Unknown
 from tui_profiler.queries.training.backward_bound import backward_bound, why_no_backward_bound
-from tui_profiler.queries.training.paper import gradient_bytes, is_at_most
+from tui_profiler.queries.training.step_costs import gradient_bytes, is_at_most
 from tui_profiler.session import Session, apply
 
 # Of the convolution 13,824 FLOP at 10 GFLOP/s are 1.38 µs, 1,500 B at 1 GB/s 1.5 µs, one operator

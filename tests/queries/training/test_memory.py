@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from tests.probe.trace.training.recorded import recorded
-from tests.queries.training.test_paper import trained
+from tests.queries.training.test_step_costs import trained
 from tests.small_model import CONV, CONV_OP, FC, FC_OP
 from tui_profiler.messages import TrainSpec, known
 from tui_profiler.queries.training import memory

@@ -13,10 +13,10 @@ from tests.training_session import training_step as step
 from tui_profiler.messages import SourceLine, ThreadTime, Unknown
 from tui_profiler.queries.training.source_lines import line_name, whole_line_name
 from tui_profiler.queries.training.step import (
-    Judgement,
-    judged,
+    StepVerdict,
     node_share,
     step_parts,
+    step_verdict,
 )
 from tui_profiler.session import EMPTY
 
@@ -41,8 +41,8 @@ def test_known_parts_have_shares_and_unknown_ones_their_reason() -> None:
     ],
 )
 def test_the_largest_group_is_the_verdict(seconds: dict[str, float], verdict: str) -> None:
-    found = judged(session(step(parts(**seconds))))
-    assert isinstance(found, Judgement)
+    found = step_verdict(session(step(parts(**seconds))))
+    assert isinstance(found, StepVerdict)
     assert found.verdict == verdict
     assert f"{found.share * 100:.0f} %" in found.words
 
@@ -68,27 +68,27 @@ def test_on_a_gpu_the_thread_waits_where_it_reads_a_value(
         backward=column(backward, 0.0),
         recomputed=nothing,
     )
-    found = judged(session(told))
+    found = step_verdict(session(told))
     assert (found if isinstance(found, str) else found.words).startswith(said)
-    unseen = judged(session(replace(told, why_no_backward="not marked")))
+    unseen = step_verdict(session(replace(told, why_no_backward="not marked")))
     assert unseen == "no verdict: no backward on the GPU: not marked"
 
 
 def test_two_groups_alike_are_no_verdict() -> None:
-    found = judged(session(step(parts(data=0.5, forward=0.48, other=0.02))))
+    found = step_verdict(session(step(parts(data=0.5, forward=0.48, other=0.02))))
     assert found == "no verdict: data and transfer 50 % and forward and backward 48 %"
 
 
 def test_few_steps_are_no_verdict() -> None:
-    assert judged(session(step(parts(data=1.0), recorded=7))) == "7 of 8 steps recorded"
-    assert judged(EMPTY) == "no step was recorded"
+    assert step_verdict(session(step(parts(data=1.0), recorded=7))) == "7 of 8 steps recorded"
+    assert step_verdict(EMPTY) == "no step was recorded"
 
 
 def test_waiting_for_a_core_goes_before_all_parts() -> None:
     thread = ThreadTime(1.0, 0.5, 0.4, 0.0, 0.0, 0.0, 0.0)
     told = replace(step(parts(data=0.9, other=0.1)), thread=thread)
-    found = judged(session(told))
-    assert isinstance(found, Judgement)
+    found = step_verdict(session(told))
+    assert isinstance(found, StepVerdict)
     assert (found.verdict, found.words) == ("waiting", "waiting for a core 40 % of the step")
 
 

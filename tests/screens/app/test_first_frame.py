@@ -29,8 +29,8 @@ from tests.fixtures.record import recorded
 from tui_profiler.messages import LoadSpec
 from tui_profiler.queries.tree.focus import initial
 from tui_profiler.session import EMPTY, apply
-from tui_profiler.source.remembered_tree_files import KEPT, MOST_FRAMES, keep, recall
-from tui_profiler.source.remembered_tree_key import key_of
+from tui_profiler.source.cached_tree_files import KEPT, MOST_FRAMES, keep, recall
+from tui_profiler.source.cached_tree_key import key_of
 
 Rows: TypeAlias = tuple[tuple[Cell | None, ...], ...]
 SIZES = [(120, 40), (80, 24), (200, 60), (100, 30), (99, 31), (160, 45), (60, 15), (37, 11)]

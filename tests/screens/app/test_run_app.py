@@ -97,7 +97,7 @@ async def test_a_server_is_beside_other_processes_and_ranks_of_a_script(
             await open_first(pilot)
             if are_ranks:
                 await until(pilot, lambda: isinstance(app.screen, RanksScreen))
-                await until(pilot, lambda: app.workspace.ranks)
+                await until(pilot, lambda: app.group.ranks)
                 await pilot.press("enter")
             await until(pilot, lambda: isinstance(app.screen, ExplorerScreen))
             assert server() is not None  # At once.

@@ -10,7 +10,7 @@ from screens.settings.preferences import Preferences
 from screens.start.picker import Picker
 from screens.start.programs import matching
 from tests.screens.screen_text import screen_text
-from tui_profiler.connection.rendezvous import Place
+from tui_profiler.connection.sockets import Place
 from tui_profiler.messages import Program
 from tui_profiler.source.attached import Found
 

@@ -33,7 +33,7 @@ from tests.small_model import TRACED
 from tui_profiler.formatting.canvas import ASCII, UNICODE
 from tui_profiler.messages import LoadSpec
 from tui_profiler.queries.start_offers import Offer
-from tui_profiler.source.remembered_tree_files import keep
+from tui_profiler.source.cached_tree_files import keep
 from tui_profiler.source.torch_processes import UsersPrograms
 
 DEMOS = demo_models()

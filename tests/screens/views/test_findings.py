@@ -18,7 +18,7 @@ from tests.recording.files import fold
 from tests.training_session import step_parts, training_step
 from tui_profiler.findings import findings
 from tui_profiler.findings.evidence.finding import Gain
-from tui_profiler.findings.verdict import Advice, advice, measured, verdict
+from tui_profiler.findings.trial_verdict import Advice, advice, measured, verdict
 from tui_profiler.formatting.canvas import ASCII, UNICODE, Glyphs
 from tui_profiler.messages import (
     Hello,

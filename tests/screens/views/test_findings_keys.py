@@ -12,7 +12,7 @@ from tests.screens.explorer.test_explorer import Stage, check_golden, on_stage
 from tests.screens.screen_text import screen_text
 from tests.screens.views.test_findings import ACCEPTING, FOUND, RESNET, SHOWN, TRIED, result_of
 from tui_profiler.findings import findings
-from tui_profiler.findings.verdict import advice
+from tui_profiler.findings.trial_verdict import advice
 from tui_profiler.messages import (
     Edges,
     Hello,

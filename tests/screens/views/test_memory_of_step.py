@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from screens.views.memory.step import helping_lines, step_cursor_line, step_lines
+from screens.views.memory.step import checkpointing_lines, step_cursor_line, step_lines
 from screens.widgets.lines import line_width, text
 from screens.widgets.rows import Look, finished
-from tests.queries.training.test_paper import trained
+from tests.queries.training.test_step_costs import trained
 from tests.queries.training.trained import cost, memory
 from tests.screens.explorer.test_explorer import on_stage
 from tests.screens.screen_text import screen_text
@@ -51,13 +51,15 @@ def test_what_a_trial_of_checkpointing_measured_is_said(peak: float, said: str) 
     )
     session = apply(trained(), result)
     assert session.tree is not None
-    shown = [text(line) for line in helping_lines(Look(session, 0, 9.0, 60), session.tree, 30)]
+    shown = [
+        text(line) for line in checkpointing_lines(Look(session, 0, 9.0, 60), session.tree, 30)
+    ]
     joined = " ".join(" ".join(shown).split())
     assert f"measured, checkpointed: conv: {said} at the peak" in joined
     assert "a step 120 ms instead of 100 ms" in joined
     failed = apply(trained(), replace(result, baseline=None, changed=None))
     assert session.tree is not None
-    untried = helping_lines(Look(failed, 0, 9.0, 60), session.tree, 30)
+    untried = checkpointing_lines(Look(failed, 0, 9.0, 60), session.tree, 30)
     assert not any("measured" in text(line) for line in untried)
 
 

@@ -15,7 +15,7 @@ from screens.actions.view_keys import NODE
 from screens.common.base_app import BaseApp
 from screens.settings.theme import DARK, roles_for
 from screens.views.node.lines import node_lines, parts_lines
-from screens.views.node.screen import NodeScreen, look_around
+from screens.views.node.screen import NodeScreen, node_context
 from screens.views.node.source_text import read_source
 from screens.views.roofline.screen import RooflineScreen
 from screens.widgets.lines import line_width, text
@@ -54,7 +54,7 @@ class Bottleneck:
 
 def body(session: Session, node: int, cells: int = 71) -> list[str]:
     assert session.tree is not None
-    around = look_around(session.tree, node)
+    around = node_context(session.tree, node)
     assert around is not None
     look = Look(session, node, 8.0, cells)
     return [text(line) for line in finished(node_lines(look, around), look)]
@@ -187,7 +187,7 @@ def test_every_row_is_exactly_as_wide_as_asked(cells, tmp_path: Path):
     for session in (hostile, live(), with_sources(f"{file}:4", f"{file}:9")):
         assert session.tree is not None
         for node in (0, 2, CONV2, CONV_OP, RELU):
-            around = look_around(session.tree, node)
+            around = node_context(session.tree, node)
             assert around is not None
             for glyphs in (Look(EMPTY, 0, 0, 0).glyphs, ASCII):
                 look = Look(session, node, 8.0, cells, glyphs)

@@ -26,12 +26,12 @@ from tests.queries.test_ranks import EARLY, LATE, run, times
 from tests.screens.screen_text import screen_text
 from tests.serving.answers import answer, say, serving
 from tests.viewer import place_of, wait_until
-from tui_profiler.connection.rendezvous import Place, places
+from tui_profiler.connection.sockets import Place, places
 from tui_profiler.formatting.canvas import ASCII, UNICODE, Glyphs
 from tui_profiler.messages import Ended, LoadSpec, Program, Unknown
 from tui_profiler.queries.ranks import ModuleDifference, verdict
 from tui_profiler.serving.address import address
-from tui_profiler.session.workspace import NO_RANKS, Workspace, joined, told
+from tui_profiler.session.session_group import NO_RANKS, SessionGroup, with_message, with_rank
 from tui_profiler.source.attached import Found, find
 from tui_profiler.source.ranks import Ranks, by_run, is_whole_run
 
@@ -39,8 +39,8 @@ HOSTILE = "\x1b[31m[/nope]"
 SLOW = 2
 
 
-def shown(workspace: Workspace, cells: int = 120, glyphs: Glyphs = UNICODE) -> list[str]:
-    lines = rank_lines(workspace, 1.0, 0, look_of(cells, glyphs), 12)
+def shown(group: SessionGroup, cells: int = 120, glyphs: Glyphs = UNICODE) -> list[str]:
+    lines = rank_lines(group, 1.0, 0, look_of(cells, glyphs), 12)
     assert all(line_width(line) == cells for line in lines)
     return [text(line).rstrip() for line in lines]
 
@@ -75,11 +75,11 @@ def test_the_difference_of_two_ranks_has_the_backward_where_it_is_known(cells: i
 @pytest.mark.parametrize("cells", [20, 60, 80, 120])
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
 def test_every_row_is_as_wide_as_the_screen_and_safe(cells: int, glyphs: Glyphs) -> None:
-    workspace = joined(NO_RANKS, "a", Program(HOSTILE, 1, HOSTILE, 0.0, 0.0, 0, 4, HOSTILE))
-    workspace = told(workspace, "a", times(0.1, Unknown(HOSTILE)))
-    workspace = joined(workspace, "b", Program(HOSTILE, 2, HOSTILE, 0.0, 0.0, 1, 4, HOSTILE))
-    workspace = told(workspace, "b", Ended(0, False, last_line=HOSTILE, attached=True))
-    lines = shown(workspace, cells, glyphs)
+    group = with_rank(NO_RANKS, "a", Program(HOSTILE, 1, HOSTILE, 0.0, 0.0, 0, 4, HOSTILE))
+    group = with_message(group, "a", times(0.1, Unknown(HOSTILE)))
+    group = with_rank(group, "b", Program(HOSTILE, 2, HOSTILE, 0.0, 0.0, 1, 4, HOSTILE))
+    group = with_message(group, "b", Ended(0, False, last_line=HOSTILE, attached=True))
+    lines = shown(group, cells, glyphs)
 
     assert not any("\x1b" in line for line in lines)
     if glyphs is ASCII:
@@ -94,10 +94,10 @@ class Shown(BaseApp):
         self.opened: list[str] = []
 
     def get_default_screen(self) -> RanksScreen:
-        return RanksScreen(UNICODE, lambda: 1.0, self.opened.append).data_bind(BaseApp.workspace)
+        return RanksScreen(UNICODE, lambda: 1.0, self.opened.append).data_bind(BaseApp.group)
 
     def on_mount(self) -> None:
-        self.workspace = run(EARLY, times(0.020, 0.011), LATE, None)
+        self.group = run(EARLY, times(0.020, 0.011), LATE, None)
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
@@ -203,12 +203,12 @@ async def test_the_slow_rank_of_four_is_named_and_its_slow_module(
     async with app.run_test(size=(120, 40)) as pilot:
 
         def measured() -> bool:
-            known = [rank for rank in app.workspace.ranks if rank.session.steps is not None]
+            known = [rank for rank in app.group.ranks if rank.session.steps is not None]
             return len(known) == 4 and all(rank.session.timings for rank in known)
 
         await until(pilot, measured)
-        found = verdict(app.workspace, app.now())
-        straggler = app.workspace.rank(found.key)
+        found = verdict(app.group, app.now())
+        straggler = app.group.rank(found.key)
         assert straggler is not None
         assert straggler.number == SLOW
         assert found.level == "critical"

@@ -27,8 +27,8 @@ from msgspec import structs
 from tui_profiler.archive.formats.torch_save import PICKLE, check_stored, read_torch_zip
 from tui_profiler.archive.pickles.contents import Gathering
 from tui_profiler.archive.pickles.reader import read_pickle
+from tui_profiler.archive.pickles.safe_globals import sorted_by_trust
 from tui_profiler.archive.pickles.tensors import Described, StorageClaim, ZipStorages
-from tui_profiler.archive.pickles.trust import told_apart
 from tui_profiler.archive.reading import limits, zips
 from tui_profiler.archive.reading.file_contents import Found, Role
 from tui_profiler.archive.reading.file_region import ArchiveError, Region
@@ -89,7 +89,7 @@ def read_exported(archive: Zip) -> Found:
     return gathering.found(
         "exported-program",
         "program",
-        names=told_apart(names),
+        names=sorted_by_trust(names),
         checksum=zips.checksum_of(archive),
         metadata={**texts, **_told_of(archive, programs)},
     )

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 
 from tui_profiler.archive.pickles.contents import Gathering
 from tui_profiler.archive.pickles.reader import Mapping, Named, Persistent, Pickle, read_pickle
+from tui_profiler.archive.pickles.safe_globals import sorted_by_trust
 from tui_profiler.archive.pickles.state_dict import children, gather
 from tui_profiler.archive.pickles.tensors import Storage, StorageClaim, ZipStorages, claim_of
-from tui_profiler.archive.pickles.trust import told_apart
 from tui_profiler.archive.reading import zips
 from tui_profiler.archive.reading.file_contents import Content, Found, Kind
 from tui_profiler.archive.reading.file_region import ArchiveError, Region
@@ -47,7 +47,7 @@ def read_torch_zip(archive: Zip) -> Found:
     return gathering.found(
         _kind(content, metadata),
         content,
-        names=told_apart(pickled.names),
+        names=sorted_by_trust(pickled.names),
         checksum=zips.checksum_of(archive),
         metadata={**texts, **metadata},
     )
@@ -153,7 +153,7 @@ def read_torch_legacy(region: Region) -> Found:
     return gathering.found(
         "torch-legacy",
         content,
-        names=told_apart([name for pickled in pickles for name in pickled.names]),
+        names=sorted_by_trust([name for pickled in pickles for name in pickled.names]),
         checksum="none in this format",
         metadata={**_byte_order(machine), **metadata},
     )
@@ -210,7 +210,7 @@ def read_raw_pickle(region: Region) -> Found | None:
     return gathering.found(
         "raw-pickle",
         "other" if content == "parameters" else content,
-        names=told_apart(pickled.names),
+        names=sorted_by_trust(pickled.names),
         checksum="none in this format",
         metadata=metadata,
     )

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from tui_profiler.archive.formats.torch_save import check_whole
 from tui_profiler.archive.pickles.contents import Gathering
 from tui_profiler.archive.pickles.reader import Made, Mapping, Named, read_pickle
+from tui_profiler.archive.pickles.safe_globals import sorted_by_trust
 from tui_profiler.archive.pickles.state_dict import children, length_of
 from tui_profiler.archive.pickles.tensors import ZipStorages, is_tensor
-from tui_profiler.archive.pickles.trust import told_apart
 from tui_profiler.archive.reading import limits, zips
 from tui_profiler.archive.reading.file_contents import Found, Role
 from tui_profiler.archive.reading.zips import DEFLATED, Zip
@@ -55,7 +55,7 @@ def read_torchscript(archive: Zip) -> Found:
     if CONSTANTS in archive.members:
         names += _gather_constants(archive, gathering)
     _check_compressed(archive, gathering)
-    every, untrusted, dangerous = told_apart(names)
+    every, untrusted, dangerous = sorted_by_trust(names)
     # TorchScript's own reader imports nothing: these names are classes of the code in the archive,
     # and a few functions of torch's. Only what is neither needs trust.
     inside = (_SCRIPTED, "torch.jit._pickle.")

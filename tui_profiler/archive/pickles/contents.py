@@ -102,7 +102,7 @@ class Gathering:
         checksum: file_contents.Checksum,
         metadata: dict[str, str],
     ) -> file_contents.Found:
-        """Return what was gathered, with its sums; ``names`` as ``trust.told_apart`` has them."""
+        """Return what was gathered, with its sums; ``names`` are those of ``sorted_by_trust``."""
         every, untrusted, dangerous = names
         found = file_contents.Found(
             kind,

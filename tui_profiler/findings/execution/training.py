@@ -38,7 +38,7 @@ from tui_profiler.messages import (
     known,
 )
 from tui_profiler.queries.time.modes import runs_own_steps
-from tui_profiler.queries.training import paper, values
+from tui_profiler.queries.training import step_costs, values
 from tui_profiler.queries.training.source_lines import line_name, whole_line_name
 from tui_profiler.queries.training.step import LEAST_SET
 from tui_profiler.session import Session
@@ -266,7 +266,7 @@ PEAK_SHARE = 0.1
 @check("checkpoint", holds_in="training")
 def checkpoint(session: Session) -> Finding | None:
     """Find the modules whose checkpointing lowers the peak most."""
-    found, whole = paper.best_checkpointing(session), known(paper.peak_bytes(session))
+    found, whole = step_costs.best_checkpointing(session), known(step_costs.peak_bytes(session))
     if not found or not whole:
         return None
     best = found[0]
@@ -458,7 +458,7 @@ def _zeroing_time(session: Session, step: TrainingStep, seen: KeptGradients) -> 
 
 def _zeroing_memory(session: Session, seen: KeptGradients) -> Gain:
     formula = f"{size(seen.bytes)} of gradients, where the peak is in the forward"
-    whole = known(paper.peak_bytes(session))
+    whole = known(step_costs.peak_bytes(session))
     if not whole:
         return Gain("memory", NO_PEAK, formula)
     return Gain("memory", share_of(seen.bytes, whole), formula, "derived", is_bound=True)

@@ -41,7 +41,7 @@ from math import ceil, log2, prod
 
 import torch
 
-from tui_profiler.probe.cost.call import Call, Formula, FormulaTable, Shape, stands_for_reals
+from tui_profiler.probe.cost.call import Call, Formula, FormulaTable, Shape, is_real_valued
 from tui_profiler.probe.cost.macs import ATTENTION, FUSED_ATTENTION, GRU, LSTM, trilinear_shape
 from tui_profiler.probe.torch_compat.internals import shape_of
 
@@ -109,7 +109,7 @@ def per_input(flops: int) -> Formula:
     """Return a formula of so many FLOP per element of the first tensor that is passed."""
 
     def count(call: Call) -> int:
-        return flops * call.first().numel() if stands_for_reals(call.first()) else 0
+        return flops * call.first().numel() if is_real_valued(call.first()) else 0
 
     return count
 

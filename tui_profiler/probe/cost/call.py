@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 _QUANTISED = frozenset({torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4})
 
 
-def stands_for_reals(tensor: torch.Tensor) -> bool:
+def is_real_valued(tensor: torch.Tensor) -> bool:
     """Tell whether a tensor's arithmetic is of real numbers: floating-point ones or quantised."""
     return tensor.is_floating_point() or tensor.dtype in _QUANTISED
 
@@ -165,7 +165,7 @@ class Call:
         """Tell whether real (also quantised) or complex numbers go in or come out."""
         values = (*self.outputs, *self.args, *self.kwargs.values())
         tensors = (value for value in values if isinstance(value, torch.Tensor))
-        return any(stands_for_reals(tensor) or tensor.is_complex() for tensor in tensors)
+        return any(is_real_valued(tensor) or tensor.is_complex() for tensor in tensors)
 
     def is_complex(self) -> bool:
         """Tell whether complex numbers come out."""

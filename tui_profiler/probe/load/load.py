@@ -8,7 +8,7 @@ from tui_profiler.messages import Listed, LoadSpec
 from tui_profiler.probe.load.common.errors import wrong_request
 from tui_profiler.probe.load.common.initialisation import limited_modules
 from tui_profiler.probe.load.common.loaded_model import Loaded, Settings, set_threads, settings_of
-from tui_profiler.probe.load.files.inspection import is_file, looked_into, path_of, refusal
+from tui_profiler.probe.load.files.inspection import inspected, is_file, path_of, refusal
 from tui_profiler.probe.load.python.models import is_own_code, load_own_code
 from tui_profiler.system.demos import PREFIX, demo_names
 
@@ -55,7 +55,7 @@ def load(spec: LoadSpec, tell: Callable[[Found], None] = lambda _: None) -> Load
 
 
 def _load_file(spec: LoadSpec, settings: Settings) -> Loaded:
-    found = looked_into(spec)
+    found = inspected(spec)
     refused = refusal(found, spec)
     if refused is not None:
         raise refused

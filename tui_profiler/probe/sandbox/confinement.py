@@ -64,7 +64,7 @@ def confinement() -> Broker | None:
     return _Here.broker
 
 
-def brought_by(request: messages.Request) -> str:
+def untrusted_input(request: messages.Request) -> str:
     """Return what a request opens that comes from elsewhere and is not trusted; empty for nothing.
 
     A name that could mean either is taken for a file.
@@ -119,7 +119,7 @@ def confine(
     Raises:
         ConfinementError: it cannot be confined, and must not open anything.
     """
-    if not (always or brought_by(request)):
+    if not (always or untrusted_input(request)):
         return ""
     switch = os.environ.get(SWITCH, "")
     if switch == "off":

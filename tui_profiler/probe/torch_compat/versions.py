@@ -7,7 +7,7 @@ that take functions (``cond`` apart) raise under the counter: they are run and n
 | 2.15 | ``FlopCounterMode`` counts ``_scaled_dot_product_flash_attention_for_cpu`` | it counts 0, \
 and ``verify`` names the operator and leaves it out of the comparison |
 | 2.15 | ``torch.load`` needs trust for ``torch._utils._rebuild_nested_tensor`` | it is loaded \
-without; ``tui_profiler.archive.pickles.trust`` asks for trust with every release |
+without; ``tui_profiler.archive.pickles.safe_globals`` asks for trust with every release |
 | 2.14 | Dynamo traces the call of a module of torch's that was compiled in place (``Sequential``) \
 | it compiles each frame of other code that is met inside, so ours as well, and with \
 ``fullgraph=True`` raises at the ninth: ``COMPILES_PARTS_ALONE`` |

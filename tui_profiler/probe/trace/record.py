@@ -15,7 +15,7 @@ from tui_profiler.probe.torch_compat.kv_cache import ReturnedCache, kept_in, ten
 from tui_profiler.probe.torch_compat.modules import COMPILED, each_module, why_opaque
 from tui_profiler.probe.torch_compat.versions import uncompiled
 from tui_profiler.probe.trace.failure import ForwardError, NoGraphError
-from tui_profiler.probe.trace.fake.bounds import Bounds
+from tui_profiler.probe.trace.fake.data_dependent import Bounds
 from tui_profiler.probe.trace.fake.meta import as_if_on_cpu, has_fakes
 from tui_profiler.probe.trace.recorder import Recorder, RecorderAroundCompiler
 from tui_profiler.probe.trace.snapshot import Snapshot

@@ -19,7 +19,7 @@ from tui_profiler.probe.cost.call import Call, signature_of, tensors_in
 from tui_profiler.probe.cost.cost import CallCosts
 from tui_profiler.probe.cost.rollup import SelfCost
 from tui_profiler.probe.torch_compat import internals
-from tui_profiler.probe.trace.fake.bounds import ANSWERED_BEFOREHAND, Bounds
+from tui_profiler.probe.trace.fake.data_dependent import ANSWERED_BEFOREHAND, Bounds
 from tui_profiler.probe.trace.fake.shortcuts import Key, ShapeCache, quick_fake, shortcut
 from tui_profiler.probe.trace.fake.written_buffers import FakeBuffers
 from tui_profiler.probe.trace.higher_order import Inside, inside_of, listed

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from tui_profiler.probe.measure.clock.overhead import interval_of_median
+from tui_profiler.probe.measure.clock.overhead_budget import interval_of_median
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trials.kinds.change import Side, device_of, wait_for
 

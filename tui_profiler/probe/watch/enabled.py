@@ -1,6 +1,6 @@
 """A process with ``TUI_PROFILER=1`` listens for viewers once it has imported torch.
 
-``tui-profiler enable`` writes the line that imports this module (``system/enabling.py``): each
+``tui-profiler enable`` writes the line that imports this module (``system/pth_file.py``): each
 Python that starts runs it, before the program's first line.
 
 1. Nothing that the program can see changes but ``sys.modules``, and until torch is imported

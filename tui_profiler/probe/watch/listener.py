@@ -30,7 +30,7 @@ from tui_profiler.probe.torch_compat.forward_kind import Kind
 from tui_profiler.probe.torch_compat.modules import each_module
 from tui_profiler.probe.torch_compat.threads import modules_called, why_not_record
 from tui_profiler.probe.torch_compat.versions import COMPILES_PARTS_ALONE
-from tui_profiler.probe.trace.record_foreign_forward import LOOP_SECONDS, ForeignForwardRecorder
+from tui_profiler.probe.trace.record_program_forward import LOOP_SECONDS, ProgramForwardRecorder
 
 MakesClock: TypeAlias = Callable[[torch.nn.Module, Kind | None, EntryMethod | None], ModuleClock]
 """Makes a clock for a model, for forwards like a recorded one, of a method where that ran."""
@@ -140,10 +140,10 @@ class Listener:
         self._code = _listening_call.__code__.replace()
         self._passing: list[None] = []
         """One for each call that passes by."""
-        self._under_way: ForeignForwardRecorder | None = None
+        self._under_way: ProgramForwardRecorder | None = None
         self.heir: module_call.Call | None = None
         """What the clock that has taken the place put there."""
-        self.hearing: ForeignForwardRecorder | None = None
+        self.hearing: ProgramForwardRecorder | None = None
         """Of the forward that was recorded."""
         self.root: weakref.ref[torch.nn.Module] | None = None
         """The module whose forward it was."""
@@ -317,7 +317,7 @@ class Listener:
         """Run a forward that was claimed, and keep what was heard."""
         # It is kept by what it calls: holding the model or itself, it would keep both for a while.
         left_early = partial(self._leave, weakref.ref(module))
-        hearing = ForeignForwardRecorder(module, self._name, left_early, self._loop_seconds)
+        hearing = ProgramForwardRecorder(module, self._name, left_early, self._loop_seconds)
         self._under_way = hearing
         try:
             return hearing.run(forward, args, kwargs, nested=self._replaced)

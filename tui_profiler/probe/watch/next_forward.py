@@ -9,7 +9,7 @@ import torch
 
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.torch_compat.entry_method import holds
-from tui_profiler.probe.trace.record_foreign_forward import LOOP_SECONDS
+from tui_profiler.probe.trace.record_program_forward import LOOP_SECONDS
 from tui_profiler.probe.trace.tree.growing_tree import class_name
 from tui_profiler.probe.watch.listener import Listener, MakesClock, Methods
 from tui_profiler.probe.watch.model_choice import SETTLED_SECONDS, ModelChoice

@@ -26,7 +26,7 @@ from tui_profiler.messages.live import WAITS, WIRE_VERSION, State
 from tui_profiler.probe.measure.clock.backward import BackwardPasses
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.device_clock import device_clock_of
-from tui_profiler.probe.measure.clock.overhead import TICK_SECONDS
+from tui_profiler.probe.measure.clock.overhead_budget import TICK_SECONDS
 from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.process.yielding import in_small_steps
 from tui_profiler.probe.torch_compat.entry_method import EntryMethod
@@ -35,12 +35,12 @@ from tui_profiler.probe.trace.out_of_memory import Frame
 from tui_profiler.probe.trace.trace import Trace
 from tui_profiler.probe.trace.tree.growing_tree import class_name
 from tui_profiler.probe.watch import out_of_memory
-from tui_profiler.probe.watch.facts import device_name, facts_of, greeting, say_tree
 from tui_profiler.probe.watch.listener import Listener
 from tui_profiler.probe.watch.model_choice import ModelChoice
+from tui_profiler.probe.watch.model_facts import device_name, facts_of, greeting, say_tree
 from tui_profiler.probe.watch.next_forward import Mode, Search, Wanted
+from tui_profiler.probe.watch.program_times import ProgramEnergy, ProgramTimes
 from tui_profiler.probe.watch.rank import rank_of_run
-from tui_profiler.probe.watch.times import ProgramEnergy, ProgramTimes
 from tui_profiler.probe.watch.viewers import Viewers
 
 ACCEPTS = ("Observe", "TraceAgain", "ReadValues")

@@ -24,20 +24,20 @@ import warnings
 
 import torch
 
-from tui_profiler.connection.rendezvous import remove_stale
+from tui_profiler.connection.sockets import remove_stale
 from tui_profiler.connection.wire import encode, request_decoder
 from tui_profiler.gpus import amd, intel, nvml
 from tui_profiler.messages import Message, Sample
 from tui_profiler.probe.measure.clock.clock import Forward, ModuleClock
-from tui_profiler.probe.measure.clock.overhead import EstimatedCost
+from tui_profiler.probe.measure.clock.overhead_budget import EstimatedCost
 from tui_profiler.probe.measure.clock.time_recorder import TimeRecorder
 from tui_profiler.probe.measure.clock.warm_up import WARMUP_FORWARDS
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.probe.measure.operators.operators import OperatorClock
 from tui_profiler.probe.measure.sampler import Sampler
-from tui_profiler.probe.trace.record_foreign_forward import ForeignForwardRecorder
+from tui_profiler.probe.trace.record_program_forward import ProgramForwardRecorder
 from tui_profiler.probe.trace.trace import messages
-from tui_profiler.probe.watch.facts import facts_of, greeting
+from tui_profiler.probe.watch.model_facts import facts_of, greeting
 
 MOST_SECONDS = 30.0
 """How long ``watch`` waits for the warm-up; the rest is done later."""
@@ -79,7 +79,7 @@ def visit() -> None:
         maker.import_library()
     model = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Flatten())
     told: list[Message] = [*greeting(0.0), _sample()]
-    hearing = ForeignForwardRecorder(model, "")
+    hearing = ProgramForwardRecorder(model, "")
     with torch.no_grad():
         given = torch.zeros((1, 2), device="cpu", dtype=torch.float32)
         hearing.run(torch.nn.Module.__call__, (given,), {})

@@ -2,7 +2,7 @@
 
 1. One daemon thread for all watched models of a process. While nobody calls, it sleeps. Other
    threads only give it orders, and never wait for it.
-2. Sockets lie where only the user reaches them (``connection/rendezvous.py``), and who calls must
+2. Sockets lie where only the user reaches them (``connection/sockets.py``), and who calls must
    be the same user by the kernel's word.
 3. A forked child has the watched models but not the thread: it gets one of its own, with sockets of
    its own; what the parent has replaced is put back there. The parent's are left alone.
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from multiprocessing.util import Finalize, register_after_fork
 from pathlib import Path
 
-from tui_profiler.connection import rendezvous
+from tui_profiler.connection import sockets
 from tui_profiler.connection.wire import encode
 from tui_profiler.messages import Failed, Remedy
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
@@ -136,7 +136,7 @@ class Server:
             self._begin_with(_Served(observer, calling, is_called_at=True))
         except (
             OSError,
-            rendezvous.NoPlaceError,
+            sockets.NoPlaceError,
             RuntimeError,
         ) as error:  # Or there are too many threads.
             if calling is not None:
@@ -160,7 +160,7 @@ class Server:
         calling, why = None, ""
         try:
             calling = _calling_for(observer)
-        except (OSError, rendezvous.NoPlaceError) as error:
+        except (OSError, sockets.NoPlaceError) as error:
             why = str(error)
         try:
             self._begin_with(_Served(observer, calling, is_called_at=calling is not None))
@@ -198,7 +198,7 @@ class Server:
             if not self._wake_reader.is_ours:
                 pause(wait_seconds)  # Who has closed every descriptor may run another program now.
         with contextlib.suppress(OSError):
-            rendezvous.remove_stale()
+            sockets.remove_stale()
         sampling: threading.Thread | None = None
         while not self._is_ending:
             try:
@@ -254,7 +254,7 @@ class Server:
                 served.calling = None
                 try:
                     served.calling = _calling_for(served.observer)
-                except (OSError, rendezvous.NoPlaceError) as error:
+                except (OSError, sockets.NoPlaceError) as error:
                     warnings.warn(f"tui-profiler: nobody can attach: {error}", stacklevel=1)
 
     def _ready(self, seconds: float | None) -> list[_Served | None]:
@@ -322,7 +322,7 @@ class Server:
         is_gone = _has_hung_up(connected)
         self._count_call(GONE_CALL if is_gone else 1.0)
         try:
-            if is_gone or not rendezvous.is_same_user(connected):
+            if is_gone or not sockets.is_same_user(connected):
                 connected.close()
             elif served.observer.connections >= MOST_VIEWERS and not served.observer.make_room():
                 with connected:
@@ -375,7 +375,7 @@ class Server:
 
     def _serve_in_child(self, served: _Served) -> None:
         # Where there is no place for a socket, the parent has said so.
-        with contextlib.suppress(OSError, rendezvous.NoPlaceError):
+        with contextlib.suppress(OSError, sockets.NoPlaceError):
             served.calling = _calling_for(served.observer)
         self._serve(served)
 
@@ -398,8 +398,8 @@ def _calling_for(observer: Observer) -> _Calling:
         NoPlaceError: there is no place for sockets.
         OSError: it cannot be made.
     """
-    folder, name = rendezvous.directory(), observer.program.name
-    path = rendezvous.socket_path(folder, os.getpid(), next(_ORDINALS), name)
+    folder, name = sockets.directory(), observer.program.name
+    path = sockets.socket_path(folder, os.getpid(), next(_ORDINALS), name)
     unnamed = path.with_suffix(".new")
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

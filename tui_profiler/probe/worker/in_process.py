@@ -38,7 +38,7 @@ from tui_profiler.probe.trace import trace
 from tui_profiler.probe.trace.record import asks_for_compiler, waiting_for_shapes
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trace.tree.growing_tree import class_name
-from tui_profiler.probe.watch.facts import device_name
+from tui_profiler.probe.watch.model_facts import device_name
 from tui_profiler.probe.watch.windows import why_no_windows
 from tui_profiler.probe.worker.loop import Loop
 

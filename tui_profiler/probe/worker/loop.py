@@ -32,7 +32,7 @@ from tui_profiler.messages.model import Phase
 from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.device_clock import device_clock_of
-from tui_profiler.probe.measure.clock.overhead import (
+from tui_profiler.probe.measure.clock.overhead_budget import (
     TICK_SECONDS,
     MeasuredCost,
     seconds_to_next_tick,

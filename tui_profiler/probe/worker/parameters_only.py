@@ -37,14 +37,14 @@ def open_file(spec: messages.LoadSpec, stages: Stages, link: Link) -> Parameters
     """
     if not inspection.is_file(spec):
         return None
-    found = inspection.looked_into(spec)
-    link.send(inspection.told_facts(found, spec))
+    found = inspection.inspected(spec)
+    link.send(inspection.facts_with_trust(found, spec))
     refused = inspection.refusal(found, spec)
     if refused is not None:
         raise refused
     if found.content != "parameters":
         verdict = inspection.checked(found, lambda: link.is_closed)
-        link.send(inspection.told_facts(verdict, spec))
+        link.send(inspection.facts_with_trust(verdict, spec))
         if verdict.checksum == "failed":
             raise inspection.damaged(verdict, spec.model)
         return None
@@ -55,7 +55,9 @@ def open_file(spec: messages.LoadSpec, stages: Stages, link: Link) -> Parameters
         for message in tree_messages(found, spec.model):
             link.send(message)
         # The tree is on screen by now; checksums can take seconds.
-        link.send(inspection.told_facts(inspection.checked(found, lambda: link.is_closed), spec))
+        link.send(
+            inspection.facts_with_trust(inspection.checked(found, lambda: link.is_closed), spec)
+        )
         details.append("from the names of the parameters")
     link.send(messages.LoopState("finished", stages.now(), None, f"not run: {messages.NO_FORWARD}"))
     return ParametersShown(found, spec)

@@ -12,7 +12,7 @@ from tui_profiler import messages
 from tui_profiler.archive import Found
 from tui_profiler.messages.model import Phase
 from tui_profiler.probe.load.common.loaded_model import Loaded
-from tui_profiler.probe.load.files.inspection import told_facts
+from tui_profiler.probe.load.files.inspection import facts_with_trust
 from tui_profiler.probe.load.load import load
 from tui_profiler.probe.parameters.subjects import Subject, subjects_of_model
 from tui_profiler.probe.process.link import Link
@@ -74,7 +74,7 @@ class Run:
         return model if self._spec.train is None else model.train()
 
     def _tell(self, found: Found) -> None:
-        self._link.send(told_facts(found, self._spec))
+        self._link.send(facts_with_trust(found, self._spec))
 
     def retry(self, batch: int) -> None:
         """Run with another batch size, after a failure or when enough was run."""

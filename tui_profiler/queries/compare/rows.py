@@ -166,7 +166,7 @@ def folded_to(view: View, compared: comparison.Comparison, depth: int) -> View:
     return replace(view, unfolded=found, selected=max(selected, 0))
 
 
-def in_sight(view: View, compared: comparison.Comparison) -> View:
+def with_visible_selection(view: View, compared: comparison.Comparison) -> View:
     """Select the nearest visible ancestor, if the selected row is hidden."""
     alignment, rows = compared.alignment, frozenset(visible(compared, view))
     selected = view.selected

@@ -25,7 +25,7 @@ from tui_profiler.queries.time.standard_error import (
     WholeRun,
     call_error,
 )
-from tui_profiler.queries.training import paper
+from tui_profiler.queries.training import step_costs
 from tui_profiler.queries.training.step import PARTS, why_no_step
 from tui_profiler.session import Bounded, Session, Tree
 
@@ -218,12 +218,12 @@ def _of_training(session: Session) -> dict[str, Figure]:
     why = Unknown(cost.why) if cost.why else None
     return {
         "train.backward_flops": why or cost.backward.flops,
-        "train.memory.saved_activations": paper.NOT_RECORDED
+        "train.memory.saved_activations": step_costs.NOT_RECORDED
         if memory is None
         else memory.memory.saved,
-        "train.memory.peak": paper.peak_bytes(session),
-        "train.step_s": paper.step_seconds(session),
-        "train.mfu": paper.utilisation(session).mfu,
+        "train.memory.peak": step_costs.peak_bytes(session),
+        "train.step_s": step_costs.step_seconds(session),
+        "train.mfu": step_costs.utilisation(session).mfu,
     }
 
 

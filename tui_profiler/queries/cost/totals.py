@@ -182,7 +182,7 @@ def slowest_modules(session: Session, count: int) -> tuple[int, ...]:
     return tuple(sorted(found, key=lambda node: bool(why_doubtful(session, node))))
 
 
-def dearest_modules(session: Session, count: int) -> tuple[int, ...]:
+def costliest_modules(session: Session, count: int) -> tuple[int, ...]:
     """Return the same by time, else by FLOPs; of parameters alone, by what each holds."""
     tree = session.tree
     paper: Column = "flops" if tree is None or tree.has_forward else "parameters"

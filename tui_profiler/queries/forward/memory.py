@@ -191,7 +191,7 @@ def alive_at(memory: Memory, step: int, most: int) -> Alive:
     )
 
 
-def told_at_peak(tree: Tree, most: int) -> Alive | None:
+def recorded_peak(tree: Tree, most: int) -> Alive | None:
     """Return who was alive at the peak, where steps are not told but the peak is."""
     peak = tree.done.peak_memory if tree.done is not None else None
     if peak is None or isinstance(peak.activations, Unknown):

@@ -9,7 +9,7 @@ from tui_profiler.figures.units import size, thousands
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import SCRIPT, Ended, Failed, OutOfMemory, Remedy
 from tui_profiler.queries.panel import out_of_memory
-from tui_profiler.queries.panel.provenance import bounds_told
+from tui_profiler.queries.panel.provenance import bound_provenance
 from tui_profiler.queries.panel.state import ended_text, running_stage, seconds_text, stage_name
 from tui_profiler.queries.time.forward_kinds import why_times_do_not_fit
 from tui_profiler.session import Session
@@ -218,4 +218,4 @@ def _bound_fact(session: Session) -> Fact:
         return Fact("bound", False, "unavailable: needs this machine's roofs")
     if why := why_times_do_not_fit(session):
         return Fact("bound", True, f"on paper: {safe(why)}")
-    return Fact("bound", True, safe(bounds_told(session)))
+    return Fact("bound", True, safe(bound_provenance(session)))

@@ -6,8 +6,8 @@ from tui_profiler.messages import LoadSpec, Overhead
 from tui_profiler.messages.failure import SCRIPT
 from tui_profiler.queries.cost.bound import known_macs
 from tui_profiler.queries.cost.exactness import SIGNS, of_count
+from tui_profiler.queries.panel.cached_tree import age, is_remembered, when_replaced
 from tui_profiler.queries.panel.playback import damage, origin
-from tui_profiler.queries.panel.remembered_tree import age, is_remembered, until_replaced
 from tui_profiler.queries.panel.state import ended_text, running_stage, seconds_text, stage_name
 from tui_profiler.queries.time.forward_kinds import inputs, notes, phase
 from tui_profiler.queries.time.modes import is_training
@@ -85,7 +85,7 @@ def last_events(session: Session) -> tuple[str, ...]:
         short = long.partition(",")[0]
         return (f"{long}  ctrl+r restarts it", f"{short}  ctrl+r restarts it", short)
     if is_remembered(session) and session.failure is None:
-        return cached_events(age(session), until_replaced(session))
+        return cached_events(age(session), when_replaced(session))
     # What figures leave out matters more than what happened last.
     has_failed_before = session.failure is not None
     return (() if has_failed_before else notes(session)) or (_last_event(session),)

@@ -9,7 +9,7 @@ from tui_profiler.messages.live import OPERATOR_WINDOWS as WINDOWS
 from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.energy import node_energy
 from tui_profiler.queries.cost.memory_compared import why_no_window
-from tui_profiler.queries.panel.remembered_tree import age, is_remembered
+from tui_profiler.queries.panel.cached_tree import age, is_remembered
 from tui_profiler.queries.time.forward_kinds import COLD_TIMES, why_times_do_not_fit
 from tui_profiler.queries.time.node_seconds import ENQUEUED, UNEVEN, parts_share
 from tui_profiler.queries.training.step import node_share, timed_backward
@@ -201,7 +201,7 @@ def no_roof(ceilings: Ceilings) -> str:
     return safe(reasons[0]) if reasons else "no roof was measured"
 
 
-def bounds_told(session: Session) -> str:
+def bound_provenance(session: Session) -> str:
     """Return whether bounds are of this machine's roofs, and how many are on paper and why."""
     left, timed = bound.not_decided_modules(session)
     why = bound.why_not_decided(session, 0) if left else ""

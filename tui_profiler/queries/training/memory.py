@@ -14,7 +14,7 @@ from msgspec import Struct
 from tui_profiler.messages import TENSOR_USES, TensorUse
 from tui_profiler.messages.training import StepPhase
 from tui_profiler.queries.forward.memory import Column
-from tui_profiler.queries.training.paper import node_backward
+from tui_profiler.queries.training.step_costs import node_backward
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.training import MemoryColumns
 

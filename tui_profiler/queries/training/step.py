@@ -16,7 +16,7 @@ from tui_profiler.figures.units import share as share_text
 from tui_profiler.figures.units import share_cell
 from tui_profiler.messages import Figure, StepParts, TrainingStep, Unknown, known
 from tui_profiler.queries.cost.totals import has_stopped, was_run, why_no_times
-from tui_profiler.queries.training.outside import outside_words
+from tui_profiler.queries.training.outside_modules import outside_words
 from tui_profiler.queries.training.source_lines import line_name
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.training import NodeStep, StepColumns
@@ -64,7 +64,7 @@ class Part(NamedTuple):
     """Why it is not known; else empty."""
 
 
-class Judgement(NamedTuple):
+class StepVerdict(NamedTuple):
     """What limits a step, with the figure that says so."""
 
     verdict: Verdict
@@ -143,7 +143,7 @@ def parts_words(session: Session) -> str:
     return " · ".join(said)
 
 
-def judged(session: Session) -> Judgement | str:
+def step_verdict(session: Session) -> StepVerdict | str:
     """Return what limits a step, or why that cannot be said."""
     parts = step_parts(session)
     if session.training is None or not parts:
@@ -155,7 +155,7 @@ def judged(session: Session) -> Judgement | str:
     seconds = known(step.seconds)
     if waiting and seconds and waiting / seconds >= LEAST_WAITING:
         share = waiting / seconds
-        return Judgement("waiting", share, f"waiting for a core {share_text(share)} of the step")
+        return StepVerdict("waiting", share, f"waiting for a core {share_text(share)} of the step")
     shares = {part.name: part.share or 0.0 for part in parts}
     if step.on_device:
         on_gpu = gpu_share(session)
@@ -163,7 +163,7 @@ def judged(session: Session) -> Judgement | str:
             return f"no verdict: {on_gpu.reason}"
         if on_gpu >= MOST_OF_STEP:
             words = f"forward and backward take {share_text(on_gpu)} of the step on the GPU"
-            return Judgement("model-bound", on_gpu, f"model-bound: {words}")
+            return StepVerdict("model-bound", on_gpu, f"model-bound: {words}")
         shares |= {"forward": on_gpu, "backward": 0.0}
     groups = sorted(
         ((sum(shares[name] for name in names), verdict) for verdict, names in GROUPS.items()),
@@ -177,7 +177,7 @@ def judged(session: Session) -> Judgement | str:
         # Where a line reads a value, the thread waits for all that is queued, the update too.
         said = _group_words(verdict, share)
         return f"no verdict: {said} of the step, in which the thread may wait for the GPU"
-    return Judgement(verdict, share, f"{verdict}: {_group_words(verdict, share)} of the step")
+    return StepVerdict(verdict, share, f"{verdict}: {_group_words(verdict, share)} of the step")
 
 
 def gpu_share(session: Session) -> Figure:

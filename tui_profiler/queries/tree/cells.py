@@ -24,7 +24,7 @@ from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_s
 from tui_profiler.queries.time.repeated_siblings import Steps, Sums, members
 from tui_profiler.queries.time.series import Trend, spaced, trend
 from tui_profiler.queries.training.backward_bound import backward_bound
-from tui_profiler.queries.training.paper import is_at_most
+from tui_profiler.queries.training.step_costs import is_at_most
 from tui_profiler.queries.tree.columns import MEASURED, ColumnName, summed_figure
 from tui_profiler.session import Bounded, Session, Timings, Tree
 

@@ -11,8 +11,8 @@ from tui_profiler.queries.time.forward_kinds import times_fit_costs
 from tui_profiler.queries.time.node_seconds import cpu_seconds, node_seconds, share
 from tui_profiler.queries.time.repeated_siblings import Steps, members
 from tui_profiler.queries.training.backward_bound import backward_bound, backward_mixes
-from tui_profiler.queries.training.paper import gradient_bytes
 from tui_profiler.queries.training.step import node_share, timed_backward
+from tui_profiler.queries.training.step_costs import gradient_bytes
 from tui_profiler.session import Session
 
 ColumnName: TypeAlias = Literal[

@@ -29,7 +29,7 @@ from tui_profiler.queries.cost.breakdown import (
 )
 from tui_profiler.queries.cost.distribution import intensity_bands, layer_types
 from tui_profiler.queries.cost.totals import (
-    dearest_modules,
+    costliest_modules,
     frozen,
     trainable,
     was_run,
@@ -39,7 +39,7 @@ from tui_profiler.queries.hardware.data_sheets import DataSheet
 from tui_profiler.queries.panel.provenance import no_class
 from tui_profiler.queries.time.forward_kinds import other_models, run_models, why_times_do_not_fit
 from tui_profiler.queries.time.modes import ModeName, mode, runs_own_steps, shown_settings
-from tui_profiler.queries.training import backward_bound, paper
+from tui_profiler.queries.training import backward_bound, step_costs
 from tui_profiler.queries.tree.depth import to_depth
 from tui_profiler.reports import json_values
 from tui_profiler.reports.json.fit import OnDevice, on_device
@@ -63,18 +63,18 @@ from tui_profiler.reports.json.sections.measured import (
     timing,
 )
 from tui_profiler.reports.json.sections.out_of_memory import OutOfMemory, out_of_memory_section
-from tui_profiler.reports.json.sections.paper import (
-    IntensityBand,
-    LayerType,
-    OperatorType,
-    PredictedPeak,
-    peak_memory,
-)
 from tui_profiler.reports.json.sections.parameters import (
     File,
     ParameterValues,
     file_section,
     parameters_section,
+)
+from tui_profiler.reports.json.sections.predicted import (
+    IntensityBand,
+    LayerType,
+    OperatorType,
+    PredictedPeak,
+    peak_memory,
 )
 from tui_profiler.reports.json.sections.serving import Serving, serving_section
 from tui_profiler.reports.json.sections.step import Step, ValuesRead, step_section, values_section
@@ -848,7 +848,7 @@ def _bottlenecks(session: Session) -> Bottlenecks:
 def _layers(session: Session, tree: Tree, top: int | None, depth: int | None) -> list[Layer]:
     chosen = to_depth(tree, depth)
     if top is not None:
-        chosen = dearest_modules(session, top)
+        chosen = costliest_modules(session, top)
     runs = was_run(session)
     modules = attention(session)
     layers = (_layer(session, tree, index, modules, runs=runs) for index in chosen)
@@ -922,8 +922,8 @@ class _LayerTraining(TypedDict, total=False):
 def _layer_training(session: Session, index: int) -> _LayerTraining:
     if session.training_cost is None:
         return {}
-    found = paper.node_backward(session, index)
-    why = messages.Unknown(paper.why_no_backward(session))
+    found = step_costs.node_backward(session, index)
+    why = messages.Unknown(step_costs.why_no_backward(session))
     return {
         "backward_macs": why if found is None else found.macs,
         "backward_flops": why if found is None else found.flops,

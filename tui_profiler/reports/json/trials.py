@@ -11,7 +11,7 @@ from msgspec import Meta, field
 
 from tui_profiler.findings import findings
 from tui_profiler.findings.evidence.finding import Finding, Provenance
-from tui_profiler.findings.verdict import Word, measured, verdict
+from tui_profiler.findings.trial_verdict import Word, measured, verdict
 from tui_profiler.messages import WHOLE_MODEL, Phase, TrialKind, TrialOutcome, TrialResult, Unknown
 from tui_profiler.reports import json_values
 from tui_profiler.session import Session

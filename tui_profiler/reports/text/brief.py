@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tui_profiler.figures import units
 from tui_profiler.findings import checks_words, findings, withheld_words
 from tui_profiler.findings.evidence.finding import gain_text
-from tui_profiler.findings.verdict import GROUP_WORDS, Advice, grouped
+from tui_profiler.findings.trial_verdict import GROUP_WORDS, Advice, grouped
 from tui_profiler.formatting.text import middle, safe, width
 from tui_profiler.messages import NO_FORWARD
 from tui_profiler.queries.cost import bound, totals

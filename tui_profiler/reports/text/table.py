@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from tui_profiler.figures.units import thousands
 from tui_profiler.findings import checks_words, findings, withheld_words
 from tui_profiler.findings.evidence.finding import gain_text
-from tui_profiler.findings.verdict import Advice, grouped
+from tui_profiler.findings.trial_verdict import Advice, grouped
 from tui_profiler.formatting.text import fit, middle, safe, width, wrap
 from tui_profiler.reports.document import Column, Facts, Grid, Note, Part, Section
 from tui_profiler.reports.text.sections import findings as findings_text

@@ -6,7 +6,7 @@ No line is wider than ``columns`` cells, and none holds anything but safe text.
 from tui_profiler.figures.units import UNAVAILABLE, ZERO, dtype, duration, shape, share, size
 from tui_profiler.findings import findings
 from tui_profiler.findings.evidence.finding import Finding, gain_text
-from tui_profiler.findings.verdict import Word, measured, verdict
+from tui_profiler.findings.trial_verdict import Word, measured, verdict
 from tui_profiler.formatting.text import safe, wrap
 from tui_profiler.messages import ModelFacts, OutputError, TrialResult, Unknown, known
 from tui_profiler.reports.text.text import heading, in_cells

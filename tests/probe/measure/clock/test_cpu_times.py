@@ -26,7 +26,7 @@ from tui_profiler.probe.measure.clock.aggregate import LEAST_LATENCIES, Aggregat
 from tui_profiler.probe.measure.clock.clock import Forward, ModuleClock
 from tui_profiler.probe.measure.clock.cpu_times import LEAST_BETWEEN, PART, CpuReadings
 from tui_profiler.probe.measure.clock.device_clock import DeviceClock
-from tui_profiler.probe.measure.clock.overhead import MeasuredCost, total_overhead
+from tui_profiler.probe.measure.clock.overhead_budget import MeasuredCost, total_overhead
 from tui_profiler.probe.measure.clock.time_recorder import TimeRecorder
 
 X = torch.ones(1)

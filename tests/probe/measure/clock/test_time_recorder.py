@@ -16,7 +16,7 @@ from tui_profiler.messages.program import Compilations
 from tui_profiler.messages.windows import DeviceTimes
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.device_clock import DeviceClock
-from tui_profiler.probe.measure.clock.overhead import MeasuredCost
+from tui_profiler.probe.measure.clock.overhead_budget import MeasuredCost
 from tui_profiler.probe.measure.clock.time_recorder import TimeRecorder
 
 TORCHS_OWN = nn.Module.__call__

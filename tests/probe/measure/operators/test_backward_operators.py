@@ -31,7 +31,7 @@ from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.kineto import GraphOperator
 from tui_profiler.probe.trace.trace import trace
 from tui_profiler.probe.watch import windows
-from tui_profiler.probe.watch.times import ProgramTimes
+from tui_profiler.probe.watch.program_times import ProgramTimes
 from tui_profiler.queries.training.backward_operators import backward_operators, outside_operators
 from tui_profiler.session import Session, apply
 from tui_profiler.session.columns import called_operators

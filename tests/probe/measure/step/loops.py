@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from tui_profiler.messages import SlowStep
 from tui_profiler.messages.training import TrainingStep
 from tui_profiler.probe.measure.clock.clock import ModuleClock
-from tui_profiler.probe.measure.clock.overhead import Governor
+from tui_profiler.probe.measure.clock.overhead_budget import Governor
 from tui_profiler.probe.measure.step.recorder import StepRecorder
 from tui_profiler.probe.measure.step.steps import TrainingSteps
 from tui_profiler.probe.process.yielding import pause

@@ -12,7 +12,7 @@ from tests.probe.measure.step.loops import WIDTH, Net, Spent, Watched, batches, 
 from tests.probe.measure.step.test_recorder import calls_of_ours
 from tui_profiler.messages import Unknown
 from tui_profiler.probe.measure.clock.backward import BackwardPasses
-from tui_profiler.probe.measure.clock.overhead import Governor
+from tui_profiler.probe.measure.clock.overhead_budget import Governor
 from tui_profiler.probe.measure.step.steps import LEAST_FOR_SLOW
 
 APART = 10

@@ -11,7 +11,7 @@ from tests.probe.cost.test_macs import Function
 from tests.probe.trace.traced import at, inputs_of, traced
 from tui_profiler.messages import Unknown
 from tui_profiler.probe.trace.measured_peak import measured_peak
-from tui_profiler.probe.trace.record_foreign_forward import ForeignForwardRecorder
+from tui_profiler.probe.trace.record_program_forward import ProgramForwardRecorder
 from tui_profiler.probe.trace.tree.growing_tree import Place
 
 KIB = 1024
@@ -129,7 +129,7 @@ def test_what_was_recorded_of_a_programs_forward_is_freed_without_the_collector(
         return sum(type(one) is Place for one in gc.get_objects())
 
     model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(20)))
-    hearing = ForeignForwardRecorder(model, "")
+    hearing = ProgramForwardRecorder(model, "")
     before = places()
     gc.disable()
     try:

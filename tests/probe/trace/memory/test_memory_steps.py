@@ -14,7 +14,7 @@ from tests.probe.trace.traced import traced
 from tui_profiler.connection.wire import encode
 from tui_profiler.messages import LoadSpec, MemorySteps, Unknown, known
 from tui_profiler.probe.load.load import load
-from tui_profiler.probe.trace.record_foreign_forward import ForeignForwardRecorder
+from tui_profiler.probe.trace.record_program_forward import ProgramForwardRecorder
 from tui_profiler.probe.trace.trace import Trace, messages, trace
 from tui_profiler.probe.trace.tree.growing_tree import Place
 from tui_profiler.probe.trace.tree.lifetimes import MemoryLog
@@ -100,7 +100,7 @@ def test_the_most_of_all_steps_is_the_peak(made) -> None:
 
 def test_a_forward_that_is_overheard_gives_the_same_steps() -> None:
     model = three_layers()
-    hearing = ForeignForwardRecorder(model, "mlp")
+    hearing = ProgramForwardRecorder(model, "mlp")
     with torch.no_grad():
         hearing.run(nn.Module.__call__, (X,), {})
     made = hearing.trace()

@@ -19,7 +19,7 @@ from tui_profiler.formatting.canvas import UNICODE
 from tui_profiler.messages import LoopState, Pause, Request, Resume
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.session import Session, apply
-from tui_profiler.session.workspace import Workspace
+from tui_profiler.session.session_group import SessionGroup
 from tui_profiler.source.adapters import SharedSession
 from tui_profiler.verbs.compare import compare
 
@@ -149,5 +149,5 @@ def test_only_a_model_that_runs_is_held_in_turns(session: Session, takes_turns: 
 
     screen = compare_here(UNICODE, Opened("a", session), other, asked.append, measuring=True)
 
-    screen._two.newest = Workspace(compared=(session, session))
+    screen._two.newest = SessionGroup(compared=(session, session))
     assert (screen._two.turns() == "running in turns") is takes_turns

@@ -168,7 +168,7 @@ def refused_names(names: Iterable[str]) -> list[str]:
     return [name for name in names if name in found.known_names and name not in found.names]
 
 
-def deed_of(name: str) -> str:
+def described_operator(name: str) -> str:
     """Return what a refused operator does, ``aten::save (reads or writes a file)``, where known."""
     namespace, _, short = name.partition("::")
     deed = _REFUSED.get(short) if namespace == "aten" else None

@@ -46,7 +46,7 @@ def _architectures() -> frozenset[str]:
 
 
 @lru_cache(maxsize=1)
-def looked_into(spec: LoadSpec) -> Found:
+def inspected(spec: LoadSpec) -> Found:
     """Return what a look into the named file or folder tells; nothing in it is loaded or run."""
     path = path_of(spec)
     _check_readable(path, spec.model)
@@ -177,7 +177,7 @@ def _missing(path: Path, shown: str) -> errors.LoadError:
 _MOST_LISTED = 100
 
 
-def told_facts(found: Found, spec: LoadSpec) -> FileFacts:
+def facts_with_trust(found: Found, spec: LoadSpec) -> FileFacts:
     """Return what the look found, and whether code in the file will run."""
     facts_of_file = file_facts(found, spec.model)
     return replace(facts_of_file, is_trusted=spec.trust and bool(found.untrusted_globals))

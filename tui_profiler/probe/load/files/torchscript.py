@@ -17,14 +17,14 @@ from torch import nn
 
 from tui_profiler.archive.formats import torchscript_code
 from tui_profiler.archive.pickles.reader import read_pickle
-from tui_profiler.archive.pickles.trust import is_loaded_by_torch
+from tui_profiler.archive.pickles.safe_globals import is_loaded_by_torch
 from tui_profiler.archive.reading.file_region import ArchiveError, open_file
 from tui_profiler.archive.reading.zips import Zip, read_member, read_zip, unexpected_members
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.common import loaded_model
 from tui_profiler.probe.load.common.errors import LoadError, model_failed, needs_trust, reason
 from tui_profiler.probe.load.common.safe_reading import held
-from tui_profiler.probe.load.files.allowed_operators import deed_of, refused_names
+from tui_profiler.probe.load.files.allowed_operators import described_operator, refused_names
 from tui_profiler.probe.load.inputs.guesses import guesses
 from tui_profiler.probe.load.inputs.input_candidates import candidates_for
 from tui_profiler.probe.load.inputs.input_tensors import Call, Candidates, forward_with
@@ -89,9 +89,10 @@ def dangers(archive: Zip) -> Iterator[str]:
     _import_libraries(code.operators)
     yield from code.others
     for name in refused_names(code.operators):
-        yield f"a call of {deed_of(name)} in {code.operators[name]}"
+        yield f"a call of {described_operator(name)} in {code.operators[name]}"
     for name in refused_names(f"aten::{attribute}" for attribute in code.attributes):
-        yield f"a call of {deed_of(name)} in {code.attributes[name.removeprefix('aten::')]}"
+        where = code.attributes[name.removeprefix("aten::")]
+        yield f"a call of {described_operator(name)} in {where}"
 
 
 def _is_built_in(name: str) -> bool:

@@ -61,7 +61,7 @@ ENOUGH_ROOTS = 4
 """Forwards with marks around the root alone, to scale others to."""
 MARK_FACTOR = 1.5
 """Between operators a mark costs once to twice what it costs in a tight loop
-(``CACHE_FACTOR`` of ``overhead.py``)."""
+(``CACHE_FACTOR`` of ``overhead_budget.py``)."""
 LAST_ASKED = 256
 """Forwards that it is told of whether the device had caught up with the host."""
 WINDOW = 64

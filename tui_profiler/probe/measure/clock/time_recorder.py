@@ -22,7 +22,7 @@ from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.cpu_times import CpuReadings
 from tui_profiler.probe.measure.clock.device_clock import DeviceAggregator
 from tui_profiler.probe.measure.clock.forward import Forward
-from tui_profiler.probe.measure.clock.overhead import (
+from tui_profiler.probe.measure.clock.overhead_budget import (
     CostMeter,
     Governor,
     call_seconds,

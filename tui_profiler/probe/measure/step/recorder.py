@@ -23,11 +23,11 @@ from tui_profiler.probe.measure.clock.backward import ENGINE, brief_pass_seconds
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.device_clock import DeviceMark, DeviceSpan
 from tui_profiler.probe.measure.clock.graph_marks import Recomputed
-from tui_profiler.probe.measure.clock.overhead import Governor
+from tui_profiler.probe.measure.clock.overhead_budget import Governor
 from tui_profiler.probe.measure.clock.thread_usage import Reading
-from tui_profiler.probe.measure.step.kept_gradients import GradientWatch
 from tui_profiler.probe.measure.step.marks import MARKS, BriefMarks, Mark, brief_mark_seconds
 from tui_profiler.probe.measure.step.source_lines import Line, running_line
+from tui_profiler.probe.measure.step.zero_grad import GradientWatch
 from tui_profiler.probe.measure.values.step_values import StepValues
 
 MOST_MARKS = 50_000

@@ -41,14 +41,13 @@ from tui_profiler.probe.measure.clock.call_recorder import OtherCall
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.forward import Forward
 from tui_profiler.probe.measure.clock.graph_marks import Reached
-from tui_profiler.probe.measure.clock.overhead import StepCost, marked_call_seconds
+from tui_profiler.probe.measure.clock.overhead_budget import StepCost, marked_call_seconds
 from tui_profiler.probe.measure.clock.thread_usage import ThreadUsage, usage_between
 from tui_profiler.probe.measure.clock.tree_index import TreeIndex
 from tui_profiler.probe.measure.ranks.collectives import PROCESS, PendingCollectives
 from tui_profiler.probe.measure.step.backward_calls import StepTimes
-from tui_profiler.probe.measure.step.kept_gradients import GradientWatch
 from tui_profiler.probe.measure.step.marks import MARKS
-from tui_profiler.probe.measure.step.outside import (
+from tui_profiler.probe.measure.step.outside_modules import (
     UNDIVIDED,
     UNSEEN_AGAIN,
     OtherModels,
@@ -66,6 +65,7 @@ from tui_profiler.probe.measure.step.recorder import (
 )
 from tui_profiler.probe.measure.step.source_lines import Line, LineSampler, Sample, text_of
 from tui_profiler.probe.measure.step.step_set import FigureName, StepSet
+from tui_profiler.probe.measure.step.zero_grad import GradientWatch
 from tui_profiler.probe.measure.values.model_values import ValueReader
 
 LAST_STEPS = 256

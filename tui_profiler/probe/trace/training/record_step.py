@@ -27,7 +27,7 @@ from tui_profiler.probe.trace.failure import (
     one_line,
     refused,
 )
-from tui_profiler.probe.trace.fake.bounds import Bounds
+from tui_profiler.probe.trace.fake.data_dependent import Bounds
 from tui_profiler.probe.trace.fake.meta import as_if_on_cpu, is_on_meta
 from tui_profiler.probe.trace.record import (
     Recording,

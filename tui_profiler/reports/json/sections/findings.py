@@ -8,7 +8,7 @@ from msgspec import Meta, field
 
 from tui_profiler.findings import CHECKS, findings, withheld
 from tui_profiler.findings.evidence.finding import Finding, Group, Provenance, Saves, Unit
-from tui_profiler.findings.verdict import advice
+from tui_profiler.findings.trial_verdict import advice
 from tui_profiler.queries.time.modes import ModeName
 from tui_profiler.reports.json_values import Count, Known, Part, Share, entries, fill
 from tui_profiler.session import Session, Tree

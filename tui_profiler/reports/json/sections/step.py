@@ -233,7 +233,7 @@ def _parts(session: Session) -> StepParts:
 
 
 def _verdict(session: Session) -> StepVerdict | Unknown:
-    found = steps.judged(session)
+    found = steps.step_verdict(session)
     return Unknown(found) if isinstance(found, str) else StepVerdict(found.verdict, found.share)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import field
 
 from tui_profiler.messages import PassCost, TensorUse, Unknown
-from tui_profiler.queries.training import paper
+from tui_profiler.queries.training import step_costs
 from tui_profiler.reports.json_values import EACH, Count, Known, Part, Size, fill, or_why
 from tui_profiler.session import Session
 
@@ -130,12 +130,12 @@ class Train(Part, frozen=True, kw_only=True):
 def train_section(session: Session) -> Train | Unknown:
     """Return the training step of a session, or why there is none."""
     if session.training_cost is None:
-        return Unknown(paper.why_no_backward(session))
+        return Unknown(step_costs.why_no_backward(session))
     cost = session.training_cost.cost
     why = Unknown(cost.why) if cost.why else None
     spec = cost.spec
     no_spec = Unknown("the program runs its own training steps")
-    flops, attained = paper.step_flops(session), paper.utilisation(session)
+    flops, attained = step_costs.step_flops(session), step_costs.utilisation(session)
     return fill(
         Train,
         cost,
@@ -147,7 +147,7 @@ def train_section(session: Session) -> Train | Unknown:
         updates=no_spec if spec is None else spec.update,
         backward_macs=why or cost.backward.macs,
         backward_flops=why or cost.backward.flops,
-        backward_bytes=why or paper.bytes_of(cost.backward),
+        backward_bytes=why or step_costs.bytes_of(cost.backward),
         **{name: why or _work(getattr(cost, name)) for name in _OF_A_PASS},
         optimizer_step=or_why(
             None if cost.optimizer_step is None else _work(cost.optimizer_step),
@@ -156,7 +156,7 @@ def train_section(session: Session) -> Train | Unknown:
         memory=_memory(session),
         model_flops=flops if isinstance(flops, Unknown) else flops.model,
         hardware_flops=flops if isinstance(flops, Unknown) else flops.hardware,
-        step_s=paper.step_seconds(session),
+        step_s=step_costs.step_seconds(session),
         mfu=attained.mfu,
         hfu=attained.hfu,
         roof_flops_per_s=attained.roof,
@@ -165,7 +165,7 @@ def train_section(session: Session) -> Train | Unknown:
 
 
 def _work(cost: PassCost) -> TrainingWork:
-    return fill(TrainingWork, cost, bytes=paper.bytes_of(cost))
+    return fill(TrainingWork, cost, bytes=step_costs.bytes_of(cost))
 
 
 def _memory(session: Session) -> TrainingPeak | Unknown:
@@ -178,7 +178,7 @@ def _memory(session: Session) -> TrainingPeak | Unknown:
         memory,
         temporaries=memory.uses[3],
         recomputed=memory.uses[2],
-        peak=paper.peak_bytes(session),
+        peak=step_costs.peak_bytes(session),
         at_least=memory.peak,
         at=_path(session, memory.at),
         forward_peak=forward,
@@ -187,7 +187,7 @@ def _memory(session: Session) -> TrainingPeak | Unknown:
         alive=[fill(AliveInStep, one, path=_path(session, one.node)) for one in memory.alive],
         checkpointing=[
             fill(CheckpointingGain, one, paths=[_path(session, node) or "" for node in one.nodes])
-            for one in paper.best_checkpointing(session)
+            for one in step_costs.best_checkpointing(session)
         ],
     )
 

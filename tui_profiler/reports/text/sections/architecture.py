@@ -3,7 +3,7 @@
 from tui_profiler.figures.units import ZERO, count, size, thousands
 from tui_profiler.messages import FileFacts, ModelFacts, known
 from tui_profiler.queries.cost.distribution import layer_types
-from tui_profiler.queries.cost.totals import dearest_modules
+from tui_profiler.queries.cost.totals import costliest_modules
 from tui_profiler.queries.time.forward_kinds import inputs
 from tui_profiler.queries.tree.columns import shape_text
 from tui_profiler.queries.tree.depth import modules_to_depth
@@ -77,7 +77,7 @@ def _shapes(session: Session, tree: Tree, top: int | None, depth: int | None) ->
 
     They have a table of their own: beside the figures of a layer there is no room in 90 columns.
     """
-    chosen = dearest_modules(session, top) if top is not None else modules_to_depth(tree, depth)
+    chosen = costliest_modules(session, top) if top is not None else modules_to_depth(tree, depth)
     rows = tuple(
         (
             (node.path or node.name) if top is not None else node.name,

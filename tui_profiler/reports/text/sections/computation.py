@@ -5,7 +5,7 @@ from tui_profiler.messages import NO_FORWARD, known
 from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.breakdown import breakdown
 from tui_profiler.queries.cost.distribution import intensity_bands
-from tui_profiler.queries.cost.totals import dearest_modules, known_peak_bytes
+from tui_profiler.queries.cost.totals import costliest_modules, known_peak_bytes
 from tui_profiler.queries.tree.depth import modules_to_depth, to_depth
 from tui_profiler.reports.document import Column, Grid, Note, Part, Section, figures, names, short
 from tui_profiler.reports.text.sections import figure_text
@@ -104,7 +104,7 @@ def bands_grid(tree: Tree) -> Grid:
 
 
 def _layers(session: Session, tree: Tree, top: int | None, depth: int | None) -> Grid:
-    chosen = dearest_modules(session, top) if top is not None else modules_to_depth(tree, depth)
+    chosen = costliest_modules(session, top) if top is not None else modules_to_depth(tree, depth)
     return Grid(
         (*_LAYERS, *figures("bytes", "FLOP/B"), names("bound")),
         tuple(_layer(session, tree, at, in_full=top is not None) for at in chosen),

@@ -10,7 +10,7 @@ from tui_profiler.findings.evidence.finding import (
     figure_text,
     gain_text,
 )
-from tui_profiler.findings.verdict import GROUP_WORDS, Advice, grouped
+from tui_profiler.findings.trial_verdict import GROUP_WORDS, Advice, grouped
 from tui_profiler.messages import Unknown
 from tui_profiler.reports.document import Facts, Note, Part, Section
 from tui_profiler.session import Session

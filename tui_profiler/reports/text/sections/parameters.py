@@ -54,7 +54,7 @@ def statistics(session: Session) -> tuple[Part, ...]:
     if found is None:
         return ()
     whole = rolled_up(session).get(0)
-    rows = [*(whole_rows(whole) if whole is not None else ()), *how_rows(found)]
+    rows = [*(whole_rows(whole) if whole is not None else ()), *reading_rows(found)]
     tensors = nlargest(
         figure_text.MOST_ROWS, tensors_told(session, found, None), key=lambda one: one.bytes
     )
@@ -202,7 +202,7 @@ def whole_rows(whole: ParameterSums) -> list[tuple[str, str]]:
     ]
 
 
-def how_rows(found: Parameters) -> list[tuple[str, str]]:
+def reading_rows(found: Parameters) -> list[tuple[str, str]]:
     """Return (label, text) of how the values were read, and what is incomplete."""
     done, started = found.done, found.started
     lines: list[tuple[str, str]] = []

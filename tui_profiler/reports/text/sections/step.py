@@ -13,17 +13,17 @@ from tui_profiler.figures.units import (
 )
 from tui_profiler.figures.units import per_second as rate_text
 from tui_profiler.messages import OtherModel, SlowStep, TrainingStep, Unknown, known
-from tui_profiler.queries.training.outside import line_seconds, outside_operator_words
+from tui_profiler.queries.training.outside_modules import line_seconds, outside_operator_words
 from tui_profiler.queries.training.slow_steps import longer_parts
 from tui_profiler.queries.training.source_lines import line_name
 from tui_profiler.queries.training.step import (
-    Judgement,
     NodeShare,
-    judged,
+    StepVerdict,
     node_share,
     parts_words,
     per_second,
     step_parts,
+    step_verdict,
     timed_backward,
 )
 from tui_profiler.queries.training.values import (
@@ -80,8 +80,8 @@ def step_sections(session: Session, tree: Tree, top: int | None = None) -> tuple
 
 def verdict_words(session: Session) -> str:
     """Return what limits a step with its figure, or why that cannot be said."""
-    found = judged(session)
-    return found.words if isinstance(found, Judgement) else found
+    found = step_verdict(session)
+    return found.words if isinstance(found, StepVerdict) else found
 
 
 def _unseen(session: Session) -> list[str]:

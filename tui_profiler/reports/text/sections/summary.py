@@ -7,7 +7,7 @@ from tui_profiler.queries.cost import bound, totals
 from tui_profiler.queries.cost.breakdown import architecture_of
 from tui_profiler.queries.cost.ceilings import MEMORY
 from tui_profiler.queries.panel import out_of_memory
-from tui_profiler.queries.panel.provenance import bounds_told
+from tui_profiler.queries.panel.provenance import bound_provenance
 from tui_profiler.queries.time.node_seconds import part_of, root_seconds
 from tui_profiler.reports.document import Part, Section
 from tui_profiler.reports.text.sections import figure_text, training
@@ -42,7 +42,7 @@ def summary(session: Session, tree: Tree) -> Section:
             *training.step_facts(session),
             ("most expensive", _most_expensive(session, tree)),
             ("conclusion", wants(session)),
-            ("on paper", told_on_paper(session)),
+            ("on paper", modules_on_paper(session)),
             ("incomplete", _stopped(session)),
         ),
     )
@@ -66,9 +66,9 @@ def wants(session: Session) -> str:
     return f"{bound.phrase(found.kind)} on paper, {found.reason.partition(':')[0]}: {asks}"
 
 
-def told_on_paper(session: Session) -> str:
+def modules_on_paper(session: Session) -> str:
     """Return how many modules' classes are on paper in spite of times, and why; empty for none."""
-    return safe(bounds_told(session)) if bound.not_decided_modules(session)[0] else ""
+    return safe(bound_provenance(session)) if bound.not_decided_modules(session)[0] else ""
 
 
 def _costs(tree: Tree) -> list[tuple[str, str]]:

@@ -33,7 +33,7 @@ from tui_profiler.reports.text.sections.layers import layers_section
 from tui_profiler.reports.text.sections.profile import bounds_grid, times
 from tui_profiler.reports.text.sections.serving import serving_sections
 from tui_profiler.reports.text.sections.step import step_sections
-from tui_profiler.reports.text.sections.summary import told_on_paper, wants
+from tui_profiler.reports.text.sections.summary import modules_on_paper, wants
 from tui_profiler.reports.text.sections.training import training_sections
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.parameters import Parameters
@@ -401,7 +401,7 @@ def _bounds(session: Session) -> Section:
     says_what = (
         "operators by FLOP/B, time against the roofline" if was_timed else "on paper, by FLOP/B"
     )
-    told = told_on_paper(session)
+    told = modules_on_paper(session)
     notes = (wants(session), f"bounds: {told}" if told else "")
     parts: tuple[Part, ...] = (bounds_grid(session), *map(Note, filter(None, notes)))
     return Section("bottlenecks", says_what, parts)
@@ -415,7 +415,7 @@ def _parameters(session: Session, top: int | None) -> list[Section]:
     whole = rolled_up(session).get(0)
     rows = (
         *(parameters.whole_rows(whole) if whole is not None else ()),
-        *parameters.how_rows(found),
+        *parameters.reading_rows(found),
     )
     tensors = parameters.tensors_told(session, found, top)
     odd = tuple(Note(line) for line in map(_odd, tensors) if line)

@@ -2,7 +2,7 @@
 
 from tui_profiler.figures.units import UNAVAILABLE, duration, quantity, share, size, thousands
 from tui_profiler.messages import PassCost, TrainingCost, Unknown, known
-from tui_profiler.queries.training import paper
+from tui_profiler.queries.training import step_costs
 from tui_profiler.reports.document import Grid, Part, Section, figures, names
 from tui_profiler.reports.text.sections import figure_text
 from tui_profiler.reports.text.sections.step import verdict_words
@@ -38,11 +38,11 @@ def training_sections(session: Session, tree: Tree) -> tuple[Section, ...]:
 def step_facts(session: Session) -> tuple[tuple[str, str], ...]:
     """Return time, FLOPs and peak of a step as a row of a summary; none where none was seen."""
     if session.training_cost is None or session.training_cost.cost.why:
-        seconds = known(paper.step_seconds(session))
+        seconds = known(step_costs.step_seconds(session))
         said = f"{duration(seconds)}; {verdict_words(session)}" if seconds else ""
         return (("training step", said),)
-    flops, seconds = paper.step_flops(session), known(paper.step_seconds(session))
-    peak = known(paper.peak_bytes(session))
+    flops, seconds = step_costs.step_flops(session), known(step_costs.step_seconds(session))
+    peak = known(step_costs.peak_bytes(session))
     told = (
         duration(seconds) if seconds else "",
         "" if isinstance(flops, Unknown) else quantity(flops.model, "FLOP"),
@@ -69,7 +69,7 @@ def _work(session: Session, tree: Tree, cost: TrainingCost) -> list[tuple[str, s
     forward = tree.costs[0]
     ratio = f", {cost.backward.macs / forward.macs:.2f}× forward" if forward.macs else ""
     step = cost.optimizer_step
-    flops = paper.step_flops(session)
+    flops = step_costs.step_flops(session)
     return [
         ("forward", figure_text.work(tree)),
         ("backward", f"{_cost(cost.backward)}{ratio}"),
@@ -90,11 +90,11 @@ def _cost(cost: PassCost) -> str:
     flops = f"{least}{quantity(cost.flops, 'FLOP')}"
     if not cost.flops and cost.uncosted:
         flops = f"{UNAVAILABLE} FLOP"
-    return f"{macs}{flops}, {size(paper.bytes_of(cost))}"
+    return f"{macs}{flops}, {size(step_costs.bytes_of(cost))}"
 
 
 def _utilisation(session: Session) -> list[tuple[str, str]]:
-    attained = paper.utilisation(session)
+    attained = step_costs.utilisation(session)
     if session.training is None or (mfu := known(attained.mfu)) is None:
         return []
     seconds = known(session.training.step.seconds) or 0.0
@@ -112,7 +112,7 @@ def _unknown(cost: TrainingCost) -> list[tuple[str, str]]:
 def _memory(session: Session, tree: Tree) -> Section:
     assert session.training_memory is not None
     memory = session.training_memory.memory
-    whole = paper.peak_bytes(session)
+    whole = step_costs.peak_bytes(session)
     least = f"at least {size(memory.peak)}" if isinstance(whole, Unknown) else size(whole)
     at = tree.nodes[memory.at].path if 0 <= memory.at < len(tree) else ""
     forward, backward, optimizer = memory.phase_peaks
@@ -136,7 +136,7 @@ def _memory(session: Session, tree: Tree) -> Section:
     ]
     if memory.alive:
         parts.append(_alive(session, tree))
-    if paper.best_checkpointing(session):
+    if step_costs.best_checkpointing(session):
         parts.append(_checkpointing(session, tree))
     return Section("memory of a training step", "predicted, from lifetimes", tuple(parts))
 
@@ -158,7 +158,7 @@ def _alive(session: Session, tree: Tree) -> Grid:
 
 
 def _checkpointing(session: Session, tree: Tree) -> Grid:
-    found = paper.best_checkpointing(session)
+    found = step_costs.best_checkpointing(session)
     rows = tuple(
         (
             _group(tree, one.nodes),

@@ -128,7 +128,7 @@ def is_dangerous(name: str) -> bool:
     )
 
 
-def told_apart(
+def sorted_by_trust(
     names: Iterable[str],
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Return all names, those that need trust, and those that are dangerous; each sorted, once."""

@@ -21,8 +21,8 @@ from tui_profiler.messages import Node, Overhead, TrainingStep
 from tui_profiler.messages.windows import DeviceTimes
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.device_clock import DeviceClock
-from tui_profiler.probe.measure.clock.overhead import LEAST_COMPARED
-from tui_profiler.probe.watch.times import MOST_CREDIT_SECONDS, ProgramTimes
+from tui_profiler.probe.measure.clock.overhead_budget import LEAST_COMPARED
+from tui_profiler.probe.watch.program_times import MOST_CREDIT_SECONDS, ProgramTimes
 from tui_profiler.queries.cost.energy import ForwardEnergy, forward_energy
 from tui_profiler.session import Session
 from tui_profiler.session.columns import DeviceTimings

@@ -27,7 +27,7 @@ class Rank(Struct, frozen=True, eq=False):
         return self.session.ended is not None
 
 
-class Workspace(Struct, frozen=True, eq=False):
+class SessionGroup(Struct, frozen=True, eq=False):
     """The ranks of one run that were found, by rank; or the two that are compared."""
 
     ranks: tuple[Rank, ...] = ()
@@ -44,35 +44,35 @@ class Workspace(Struct, frozen=True, eq=False):
         return next((rank for rank in self.ranks if rank.key == key), None)
 
 
-NO_RANKS = Workspace()
+NO_RANKS = SessionGroup()
 
 
-def joined(workspace: Workspace, key: str, program: Program) -> Workspace:
-    """Return the workspace with one more process; it replaces one that has ended."""
+def with_rank(group: SessionGroup, key: str, program: Program) -> SessionGroup:
+    """Return the group with one more process; it replaces one that has ended."""
     number = program.rank
     others = (
         rank
-        for rank in workspace.ranks
+        for rank in group.ranks
         if rank.key != key and not (rank.is_gone and rank.program.rank == number)
     )
     ranks = sorted((*others, Rank(key, program)), key=lambda rank: (rank.number, rank.key))
-    return Workspace(tuple(ranks))
+    return SessionGroup(tuple(ranks))
 
 
-def told(workspace: Workspace, key: str, message: Message) -> Workspace:
-    """Return workspace after a message of one rank; no history is kept: there may be hundreds."""
-    return Workspace(
+def with_message(group: SessionGroup, key: str, message: Message) -> SessionGroup:
+    """Return the group after a message of one rank; no history is kept: there may be hundreds."""
+    return SessionGroup(
         tuple(
             replace(rank, session=replace(apply(rank.session, message), history=History()))
             if rank.key == key
             else rank
-            for rank in workspace.ranks
+            for rank in group.ranks
         )
     )
 
 
-def learned(workspace: Workspace, place: int, session: Session) -> Workspace:
-    """Return the workspace after something was learned of A (0) or B (1)."""
-    sessions = list(workspace.compared)
+def with_session(group: SessionGroup, place: int, session: Session) -> SessionGroup:
+    """Return the group after something was learned of A (0) or B (1)."""
+    sessions = list(group.compared)
     sessions[place] = session
-    return replace(workspace, compared=tuple(sessions))
+    return replace(group, compared=tuple(sessions))

@@ -20,14 +20,14 @@ from tests.small_model import DONE, FACTS, MEASURED, TRACED, folded
 from tui_profiler import messages
 from tui_profiler.session import Remembered
 from tui_profiler.source import Told
-from tui_profiler.source import remembered_tree_files as files
-from tui_profiler.source.remembered_tree import CachedTreeSource
-from tui_profiler.source.remembered_tree_files import (
+from tui_profiler.source import cached_tree_files as files
+from tui_profiler.source.cached_tree import CachedTreeSource
+from tui_profiler.source.cached_tree_files import (
     keep,
     recall,
     recent,
 )
-from tui_profiler.source.remembered_tree_key import key_of, touched, versions
+from tui_profiler.source.cached_tree_key import key_of, touched, versions
 
 SPEC = messages.LoadSpec("resnet50")
 KEPT = (

@@ -67,7 +67,7 @@ def seconds_left(session: Session, now: float, stages: Iterable[Stage]) -> float
     return left - min(max(now - running.started_at, 0.0), before)
 
 
-def until_replaced(session: Session) -> str:
+def when_replaced(session: Session) -> str:
     """Say when the worker's own tree is to be expected, going by last time."""
     left = seconds_left(session, session.heard_at, UNTIL_TREE)
     if left is None or left < 0.5:

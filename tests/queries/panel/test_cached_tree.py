@@ -8,12 +8,12 @@ from msgspec.structs import replace
 from tests.small_model import COSTS, DONE, NODES, TRACED, folded, node
 from tui_profiler.messages import Heartbeat, Message, Nodes, StageDone, StageStarted, TraceStarted
 from tui_profiler.messages.live import Stage
-from tui_profiler.queries.panel.remembered_tree import (
+from tui_profiler.queries.panel.cached_tree import (
     ago,
     change,
     is_remembered,
     seconds_left,
-    until_replaced,
+    when_replaced,
 )
 from tui_profiler.session import EMPTY, Remembered, Session, apply
 
@@ -71,10 +71,10 @@ def test_what_is_left_goes_by_last_time() -> None:
 
 def test_when_the_own_tree_is_to_be_expected() -> None:
     running = opened(StageStarted("import torch", 0.1))
-    assert until_replaced(running).endswith("in about 4 s")
+    assert when_replaced(running).endswith("in about 4 s")
     late = opened(StageDone("load model", 9.0, 1.0), StageDone("import torch", 9.0, 8.0))
     late = folded((StageStarted("trace", 9.0), Heartbeat(9.4, 0.0)), late)
-    assert until_replaced(late).endswith("tracing")
+    assert when_replaced(late).endswith("tracing")
 
 
 def test_what_has_changed() -> None:

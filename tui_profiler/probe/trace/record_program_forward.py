@@ -31,7 +31,7 @@ from tui_profiler.probe.torch_compat import modules, threads
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.forward_kind import Kind, kind_of
 from tui_profiler.probe.torch_compat.internals import Operator
-from tui_profiler.probe.trace.fake.bounds import Bounds
+from tui_profiler.probe.trace.fake.data_dependent import Bounds
 from tui_profiler.probe.trace.record import Recording
 from tui_profiler.probe.trace.recorder import RecorderAroundCompiler
 from tui_profiler.probe.trace.trace import Trace, finished
@@ -62,7 +62,7 @@ BESIDE_COMPILED = "not recorded: another part of the model is compiled by torch.
 REPLAYED = "replayed as a CUDA graph: its operators are not seen"
 
 
-class ForeignForwardRecorder:
+class ProgramForwardRecorder:
     """Records the next forward of one model that ``run`` is given.
 
     Args:
@@ -292,7 +292,7 @@ def _room_for(depth: int) -> Iterator[None]:
 
 
 def _nothing(given: Inputs, stack: ModuleStack) -> object:
-    raise AssertionError("a recorded foreign forward is not run again")
+    raise AssertionError("a recorded forward of a program is not run again")
 
 
 class _GuardedStack(ModuleStack):

@@ -19,7 +19,7 @@ from tui_profiler.messages.live import State
 from tui_profiler.probe.measure.clock.backward import ENGINE
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.forward import Forward
-from tui_profiler.probe.measure.clock.overhead import (
+from tui_profiler.probe.measure.clock.overhead_budget import (
     TICK_SECONDS,
     EstimatedCost,
     seconds_to_next_tick,

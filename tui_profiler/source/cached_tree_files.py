@@ -24,7 +24,7 @@ from tui_profiler.recording.frames import SALT_BYTES, End, Header, Kind, frame, 
 from tui_profiler.recording.kind import RecordingError
 from tui_profiler.recording.reader import Recording
 from tui_profiler.session import EMPTY, Remembered, Session, apply
-from tui_profiler.source.remembered_tree_key import asked, folder, key_of
+from tui_profiler.source.cached_tree_key import asked, folder, key_of
 from tui_profiler.system.files import NEW, open_private, private_directory, write_private
 from tui_profiler.system.version import __version__
 

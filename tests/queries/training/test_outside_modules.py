@@ -5,7 +5,11 @@ from msgspec.structs import replace
 
 from tests.training_session import a_gan, step_parts, training_step
 from tui_profiler.messages import BackwardLine
-from tui_profiler.queries.training.outside import outside_lines, outside_share, outside_words
+from tui_profiler.queries.training.outside_modules import (
+    outside_lines,
+    outside_share,
+    outside_words,
+)
 
 STEP = training_step(step_parts(backward=0.5, other=0.5))
 

@@ -12,7 +12,7 @@ from tui_profiler.queries.compare.comparison import comparison, total_rows
 from tui_profiler.queries.compare.figure_text import total_texts
 from tui_profiler.queries.compare.side import side_of
 from tui_profiler.queries.sweep import visit_of
-from tui_profiler.queries.training import paper
+from tui_profiler.queries.training import step_costs
 from tui_profiler.session import Session, apply
 from tui_profiler.session.training import NO_COST
 
@@ -25,16 +25,16 @@ def trained(spec: TrainSpec | None = None, *, seconds: float = 0.0) -> Session:
 
 
 def test_a_step_has_the_flops_of_all_its_passes() -> None:
-    found = paper.step_flops(trained())
+    found = step_costs.step_flops(trained())
 
-    assert isinstance(found, paper.StepFlops)
+    assert isinstance(found, step_costs.StepFlops)
     assert found.model == 2 * 3 * (FORWARD + 8 + BACKWARD.macs + 16)
     assert found.hardware == found.model + 2 * 3 * 1000
 
 
 def test_utilisation_is_of_the_roof_of_the_dtype() -> None:
     session = trained(seconds=0.5)
-    found, flops = paper.utilisation(session), paper.step_flops(session)
+    found, flops = step_costs.utilisation(session), step_costs.step_flops(session)
     roof = next(known(one.flops_per_second) for one in CEILINGS.compute if one.dtype == "float32")
 
     assert not isinstance(flops, Unknown)
@@ -46,7 +46,10 @@ def test_utilisation_is_of_the_roof_of_the_dtype() -> None:
 
 def test_a_named_peak_takes_the_place_of_the_roof() -> None:
     named = TrainSpec("sgd", peak_flops=1e9)
-    found, flops = paper.utilisation(trained(named, seconds=2.0)), paper.step_flops(trained(named))
+    found, flops = (
+        step_costs.utilisation(trained(named, seconds=2.0)),
+        step_costs.step_flops(trained(named)),
+    )
 
     assert not isinstance(flops, Unknown)
     assert (found.dtype, found.roof) == ("", 1e9)
@@ -54,18 +57,18 @@ def test_a_named_peak_takes_the_place_of_the_roof() -> None:
 
 
 def test_without_a_step_or_a_roof_the_reason_is_told() -> None:
-    assert paper.utilisation(trained()).mfu == Unknown("no step was measured")
-    assert paper.utilisation(folded(MEASURED)).mfu == paper.NOT_RECORDED
-    assert paper.step_flops(folded(MEASURED)) == paper.NOT_RECORDED
+    assert step_costs.utilisation(trained()).mfu == Unknown("no step was measured")
+    assert step_costs.utilisation(folded(MEASURED)).mfu == step_costs.NOT_RECORDED
+    assert step_costs.step_flops(folded(MEASURED)) == step_costs.NOT_RECORDED
 
 
 def test_nodes_have_their_backward() -> None:
-    found = paper.node_backward(trained(), CONV)
+    found = step_costs.node_backward(trained(), CONV)
 
     assert found is not None
     assert (found.macs, found.bytes_moved, found.gradient_bytes) == (6912, 1500, 432)
-    assert paper.node_backward(trained(), STRANGE_OP) == NO_COST
-    assert paper.node_backward(folded(MEASURED), CONV) is None
+    assert step_costs.node_backward(trained(), STRANGE_OP) == NO_COST
+    assert step_costs.node_backward(folded(MEASURED), CONV) is None
 
 
 def test_another_tree_forgets_the_step() -> None:
@@ -75,8 +78,8 @@ def test_another_tree_forgets_the_step() -> None:
 
 
 def test_the_peak_has_its_workspace_and_what_lowers_it() -> None:
-    assert paper.peak_bytes(trained()) == 24_280 + 100
-    assert [one.nodes for one in paper.best_checkpointing(trained())] == [(CONV,)]
+    assert step_costs.peak_bytes(trained()) == 24_280 + 100
+    assert [one.nodes for one in step_costs.best_checkpointing(trained())] == [(CONV,)]
 
 
 def test_a_sweep_and_a_comparison_speak_of_steps() -> None:
@@ -95,4 +98,4 @@ def test_a_sweep_and_a_comparison_speak_of_steps() -> None:
 
 
 def test_bytes_are_read_and_written() -> None:
-    assert paper.bytes_of(PassCost(0, 0, 1, 2, 4, 0, 0)) == 7
+    assert step_costs.bytes_of(PassCost(0, 0, 1, 2, 4, 0, 0)) == 7

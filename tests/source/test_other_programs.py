@@ -15,7 +15,7 @@ import pytest
 
 from tui_profiler.messages import Ended, Heartbeat, ProgramsSeen, Request, Step, Unknown
 from tui_profiler.source import Told
-from tui_profiler.source.programs import Programs, WithPrograms
+from tui_profiler.source.other_programs import Programs, WithPrograms
 
 PINNED = """
 import os, sys, threading

@@ -8,7 +8,7 @@ from torch import nn
 
 from tests.probe.cost.test_macs import Function
 from tests.probe.trace.traced import traced
-from tui_profiler.probe.trace.fake.bounds import Bounds
+from tui_profiler.probe.trace.fake.data_dependent import Bounds
 
 
 def branch(x):

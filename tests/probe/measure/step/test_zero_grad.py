@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.probe.measure.step.loops import WIDTH, watched
 from tui_profiler.messages import KeptGradients
-from tui_profiler.probe.measure.step.kept_gradients import GradientWatch
+from tui_profiler.probe.measure.step.zero_grad import GradientWatch
 
 STEPS = 12
 X = torch.ones(2, WIDTH)

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tui_profiler.findings.evidence.finding import Finding, Gain
-from tui_profiler.findings.verdict import Advice, Measured, advice, measured, verdict
+from tui_profiler.findings.trial_verdict import Advice, Measured, advice, measured, verdict
 from tui_profiler.messages import Unknown
 from tui_profiler.messages.trials import TrialProgress, TrialResult, TrialSide
 from tui_profiler.session import EMPTY, Session

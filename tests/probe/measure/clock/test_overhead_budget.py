@@ -6,7 +6,7 @@ from statistics import median
 import pytest
 
 from tui_profiler.messages import Overhead
-from tui_profiler.probe.measure.clock.overhead import (
+from tui_profiler.probe.measure.clock.overhead_budget import (
     COLD_FACTOR,
     LEAST_COMPARED,
     LEAST_ROOM,

@@ -29,7 +29,7 @@ ACCEPTS = ("TryOptimizer", "StopTrial", "ProlongTrial")
 MOST_WAITING = 256
 
 
-class TriedBeside:
+class WithOptimizerTrials:
     """Yields the messages of a program, and of trials.
 
     Args:

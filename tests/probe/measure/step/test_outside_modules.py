@@ -29,7 +29,7 @@ from tests.probe.measure.step.loops import (
 from tui_profiler.messages import Unknown
 from tui_profiler.messages.training import BackwardLine, TrainingStep
 from tui_profiler.probe.measure.clock.call_recorder import ModelKey
-from tui_profiler.probe.measure.step.outside import MOST_KEPT, OtherModels
+from tui_profiler.probe.measure.step.outside_modules import MOST_KEPT, OtherModels
 from tui_profiler.probe.measure.step.recorder import FIRST_STEPS
 from tui_profiler.probe.measure.step.source_lines import Line, LineSampler, Sample
 from tui_profiler.probe.measure.step.steps import LAST_STEPS, LEAST_WITHOUT_OTHERS
@@ -83,7 +83,7 @@ def test_the_backward_of_a_loss_is_told_by_the_line_that_began_the_pass() -> Non
     with watched(net) as watching:
         told = run(watching, spent, step)
     [line] = told.backward_lines
-    assert (line.text, Path(line.file).name) == ("loss.backward()", "test_outside.py")
+    assert (line.text, Path(line.file).name) == ("loss.backward()", "test_outside_modules.py")
     assert (line.passes, line.others) == (1, 0)
     assert line.modules * told.recorded >= spent.inside["backward"]
     assert line.outside * told.recorded >= spent.inside["loss"]

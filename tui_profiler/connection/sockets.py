@@ -117,12 +117,12 @@ def remove_stale() -> None:
         try:
             os.kill(place.pid, 0)
         except ProcessLookupError:  # It is gone, or lives in a container that shares the directory.
-            remove_if_deaf(place.path)
+            remove_if_not_listening(place.path)
         except OSError:
             continue
 
 
-def remove_if_deaf(path: Path) -> bool:
+def remove_if_not_listening(path: Path) -> bool:
     """Remove a socket at which nobody listens; return whether it was removed."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
         caller.setblocking(False)

@@ -92,7 +92,7 @@ class CachedTreeSource:
                 yield _logged(f"this tree is not cached: {why}")
 
     def _recall(self) -> None:
-        from tui_profiler.source.remembered_tree_files import recall  # noqa: PLC0415 # rule 4
+        from tui_profiler.source.cached_tree_files import recall  # noqa: PLC0415 # rule 4
 
         try:
             self._recalled.set_result(recall(self._spec))
@@ -115,7 +115,7 @@ class CachedTreeSource:
             self._stages.append(message)
         if not isinstance(message, _Part):
             return
-        from tui_profiler.source.remembered_tree_files import MOST_NODES  # noqa: PLC0415 # rule 4
+        from tui_profiler.source.cached_tree_files import MOST_NODES  # noqa: PLC0415 # rule 4
 
         self._nodes += len(message.nodes) if isinstance(message, Nodes) else 0
         self._is_whole = self._is_whole or isinstance(message, TraceDone)
@@ -132,7 +132,7 @@ class CachedTreeSource:
         return why
 
     def _write(self) -> str:
-        from tui_profiler.source.remembered_tree_files import keep  # noqa: PLC0415 # rule 4
+        from tui_profiler.source.cached_tree_files import keep  # noqa: PLC0415 # rule 4
 
         return keep(self._spec, (*self._stages, *self._parts))
 

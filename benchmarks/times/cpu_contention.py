@@ -1,6 +1,6 @@
 """Who has the cores: our figures of a forward beside those of a reader that is not ours.
 
-    python benchmarks/times/who_has_the_cores.py [--seconds S] [--busy 0 2 6]
+    python benchmarks/times/cpu_contention.py [--seconds S] [--busy 0 2 6]
 
 A model whose forward spins for a known time of the CPU clock runs beside so many busy processes.
 Printed for each: time on a core against the known time, waiting for a core against what another

@@ -28,7 +28,7 @@ from tui_profiler.probe.trials.experiment import Progress, try_change
 from tui_profiler.probe.trials.kinds.change import Subject
 from tui_profiler.probe.trials.kinds.optimizer_loop import alone
 from tui_profiler.source import Told
-from tui_profiler.source.trials_beside import ACCEPTS, TriedBeside
+from tui_profiler.source.optimizer_trials import ACCEPTS, WithOptimizerTrials
 
 HELLO = Hello(1, 1, ("Observe",), program=Program("net", 1, "python train.py", 0.0, 0.0))
 
@@ -58,7 +58,7 @@ def request(name: str = "AdamW", dtype: str = "float32") -> TryOptimizer:
     return TryOptimizer(LoadSpec("", threads=1), wish, name, tensors, of_step=0.25)
 
 
-async def result_of(source: TriedBeside, told: AsyncIterator[Told]) -> TrialResult:
+async def result_of(source: WithOptimizerTrials, told: AsyncIterator[Told]) -> TrialResult:
     async for message in told:
         if isinstance(message, TrialResult):
             return message
@@ -66,7 +66,7 @@ async def result_of(source: TriedBeside, told: AsyncIterator[Told]) -> TrialResu
 
 
 async def test_tensors_beyond_the_memory_limit_end_the_trial_not_the_worker() -> None:
-    source = TriedBeside(Quiet())
+    source = WithOptimizerTrials(Quiet())
     told = source.messages()
     asked = request()
     wish = replace(asked.wish, most_bytes=64 << 20)
@@ -81,7 +81,7 @@ async def test_tensors_beyond_the_memory_limit_end_the_trial_not_the_worker() ->
 
 async def test_a_worker_tries_tensors_of_the_same_shapes() -> None:
     program = Quiet()
-    source = TriedBeside(program)
+    source = WithOptimizerTrials(program)
     told = source.messages()
     async with asyncio.timeout(240):
         hello = await anext(told)
@@ -158,7 +158,7 @@ async def test_a_trial_that_is_stopped_or_fails_has_a_result_and_its_worker_ends
     last: Told | None, outcome: str, why: str
 ) -> None:
     worker = Worker(last)
-    source = TriedBeside(Quiet(), lambda _: worker)
+    source = WithOptimizerTrials(Quiet(), lambda _: worker)
     told = source.messages()
     async with asyncio.timeout(120):
         await anext(told)
@@ -181,7 +181,7 @@ async def test_what_the_program_s_source_raises_is_raised_and_a_trial_ends_with_
             raise OSError("gone")
 
     program, worker = Broken(), Worker(None)
-    source = TriedBeside(program, lambda _: worker)
+    source = WithOptimizerTrials(program, lambda _: worker)
     told = source.messages()
     async with asyncio.timeout(120):
         await anext(told)
