@@ -51,10 +51,10 @@ class Figures(json_values.Closed, frozen=True, kw_only=True):
     """Why the times are not ranked: they do not add up, or their standard error is above 25 %; null
     if they are ranked."""
     a_bounded: Inexact | None
-    """How A is to be read: as an upper or a lower bound, or as neither; null if it is exact."""
+    """Whether A is an upper bound, a lower bound or approximate; null if it is exact."""
     b_bounded: Inexact | None
     difference_bounded: Inexact | None
-    """Likewise of difference and ratio."""
+    """The same for difference and ratio."""
 
 
 class Total(Figures, frozen=True):
