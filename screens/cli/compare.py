@@ -90,6 +90,8 @@ def _refuse_options(
     for side, fixed in zip(sides, why, strict=True):
         if fixed:
             options.refuse_options(side.chosen, fixed)
+        else:
+            options.require_known(side.model)
     if all(why):
         options.refuse_options(chosen, why[0])
         if measure is not None:

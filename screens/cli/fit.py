@@ -58,8 +58,6 @@ def fit_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     """
     asked = msgspec.convert(typed, FitOptions)
     options.require_models(list(asked.names), "fitted")
-    if len(asked.names) == 1:
-        options.require_known(asked.names[0])
     sheets = asked.on or data_sheets()
     worst = 0
     with Results(asked.output) as results:

@@ -12,7 +12,7 @@ from tui_profiler.messages import AnalyseParameters, Failed, Remedy, Start
 from tui_profiler.recording.kind import RecordingError, is_recording
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source.attached import AttachError
-from tui_profiler.source.recorded import last_session
+from tui_profiler.source.recorded import RECORD_AGAIN, last_session
 from tui_profiler.source.serving import EVERY_SECONDS, with_serving
 from tui_profiler.source.spawned import worker
 from tui_profiler.verbs.outcome import complaint, exit_code, failure, measured
@@ -241,7 +241,8 @@ def _recorded(file: str) -> Session:
         return apply(EMPTY, failed)
     say(file, *said)
     if session.tree is None and session.failure is None:
-        return apply(session, Failed("open", "the recording ends before its tree"))
+        what = "the recording ends before its tree"
+        return apply(session, Failed("open", what, remedies=(RECORD_AGAIN,)))
     return session
 
 

@@ -3,6 +3,7 @@
 What a key asks for as a whole is refused before its function is called (``Key.request``).
 """
 
+import math
 import re
 import shlex
 from collections.abc import Callable
@@ -326,10 +327,11 @@ def typed_position(text: str, playback: messages.Playback) -> float | None:
         return playback.ends
     try:
         if words.endswith("%"):
-            return playback.begins + length * float(words[:-1]) / 100
-        seconds = 0.0
-        for part in words.split(":"):
-            seconds = seconds * 60 + float(part)
+            seconds = length * float(words[:-1]) / 100
+        else:
+            seconds = 0.0
+            for part in words.split(":"):
+                seconds = seconds * 60 + float(part)
     except ValueError:
         return None
-    return playback.begins + seconds
+    return playback.begins + seconds if math.isfinite(seconds) else None

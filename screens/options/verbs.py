@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -18,6 +18,7 @@ from tui_profiler.formatting.text import safe
 from tui_profiler.queries.cost.flat import By
 from tui_profiler.queries.hardware.data_sheets import DataSheet, data_sheet, data_sheets
 from tui_profiler.recording.kind import is_recording
+from tui_profiler.reports.json.report_file import is_report
 from tui_profiler.serving.address import Address, address
 from tui_profiler.system.demos import PREFIX, demo_names
 from tui_profiler.system.library_names import library_names
@@ -26,6 +27,8 @@ from .from_text import FromText
 from .model import STOCK_OUTPUT, Chosen, file_option
 
 _BARE_NAME = re.compile(r"[A-Za-z_][\w-]*")
+_OF_NO_MODULE = (".rec", ".json", ".jsonl", ".onnx")
+"""Ends of files that can be missing, and that no module of Python has."""
 _LIKE_A_VERB = 0.66
 """As difflib measures it; ``rnu`` and ``run`` have 0.67."""
 _LIKE_A_MODEL = 0.6
@@ -220,7 +223,10 @@ serving = click.option(
 
 
 def require_known(name: str, verbs: Iterable[str] = ()) -> None:
-    """Refuse the name of an architecture that torchvision does not have, without importing it.
+    """Refuse a name that no model has, without importing torch.
+
+    It is that of an architecture that torchvision does not have, or of a recording, report or
+    ONNX file that is not there: the loader would take it for a module of Python.
 
     Args:
         name: what was typed.
@@ -229,8 +235,15 @@ def require_known(name: str, verbs: Iterable[str] = ()) -> None:
     Raises:
         UsageError: there is no such model; the error names models and verbs like it.
     """
-    if not _BARE_NAME.fullmatch(name) or os.path.lexists(name):
-        return  # A file, another source, or the user's own code.
+    if os.path.lexists(name):
+        if os.path.isfile(name) and is_report(name):
+            what = f"{safe(name)} is a report: tui-profiler compare reads it."
+            raise click.UsageError(what)
+        return
+    if name.casefold().endswith(_OF_NO_MODULE):
+        raise click.UsageError(f"There is no file {safe(name)!r}.")
+    if not _BARE_NAME.fullmatch(name):
+        return  # Another source, or the user's own code.
     names = library_names("torchvision")
     if names is None or name.casefold() in names:
         return
@@ -300,18 +313,20 @@ def require_script(script: str, *, is_module: bool = False) -> None:
         raise click.UsageError(f"{safe(script)!r} is a folder without a __main__.py.")
 
 
-def require_models(names: Iterable[str], done: str) -> None:
-    """Refuse a recording where a model is to be run.
+def require_models(names: Sequence[str], done: str) -> None:
+    """Refuse a recording where a model is to be run, and a single name that no model has.
 
     Args:
         names: what was typed.
         done: what cannot be done to a recording, as a participle.
 
     Raises:
-        UsageError: one is a recording.
+        UsageError: one is a recording, or the only one is unknown.
     """
     if any(map(is_recording, names)):
         raise click.UsageError(f"A recording cannot be {done}: give a model.")
+    if len(names) == 1:  # One of several costs the others nothing.
+        require_known(names[0])
 
 
 def require_remote(who: str, remote_python: str) -> None:

@@ -15,7 +15,7 @@ from tui_profiler.recording.frames import HEAD_BYTES
 from tui_profiler.recording.reader import Recording, open_recording
 from tui_profiler.session import Session
 from tui_profiler.session.history import MAX_SECONDS
-from tui_profiler.source.recorded import ACCEPTS, REFUSAL, SeekIndex, needed
+from tui_profiler.source.recorded import ACCEPTS, RECORD_AGAIN, REFUSAL, SeekIndex, needed
 
 
 def long_session() -> list[tuple[Message, float]]:
@@ -108,6 +108,7 @@ def test_times_are_not_shown_at_the_nodes_of_another_tree(tmp_path: Path) -> Non
     assert found.tree is None
     assert found.failure is not None
     assert "is missing in this recording" in found.failure.what
+    assert found.failure.remedies == (RECORD_AGAIN,)
 
 
 def test_the_last_minutes_are_those_of_a_viewer_that_saw_everything(tmp_path: Path) -> None:

@@ -19,11 +19,12 @@ from tui_profiler.messages import (
     Message,
     Remedy,
     Request,
+    StageDone,
 )
 from tui_profiler.session import Session
 from tui_profiler.verbs.one_request import models
 from tui_profiler.verbs.outcome import complaint, exit_code
-from tui_profiler.verbs.report import report
+from tui_profiler.verbs.report import progress_line, report
 
 
 class Watched(Recorded):
@@ -180,6 +181,12 @@ def test_a_failure_without_a_remedy_says_how_to_learn_more() -> None:
     assert complaint(Session(failure=raised), debug=True)[1] == "try a change at net.py:3"
     without = Session(failure=Failed("trace", "KeyError"))
     assert complaint(without, debug=False)[1] == "try tui-profiler --help: lists what there is"
+
+
+def test_a_stage_from_before_it_was_attached_to_has_no_time() -> None:
+    told = StageDone("worker", 0.0, 0.0, "attached to pid 7")
+    assert progress_line(told) == "worker: attached to pid 7"
+    assert progress_line(replace(told, seconds=1.5)) == "worker: 1.50 s, attached to pid 7"
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from tui_profiler.messages import (
     Message,
     Play,
     Playback,
+    Remedy,
     Request,
     Seek,
     SetSpeed,
@@ -40,6 +41,8 @@ from tui_profiler.session import EMPTY, Jump, Session, apply
 from tui_profiler.session.apply import MAX_SAMPLES, MAX_TICKS
 from tui_profiler.session.history import MAX_SECONDS
 
+RECORD_AGAIN = Remedy("tui-profiler record MODEL -o FILE", "records it again")
+"""Where there is nothing to be seen in a recording."""
 ACCEPTS = ("Play", "Halt", "SetSpeed", "Seek")
 REFUSAL = "this is a recording: no model runs here"
 _MOST_TICK_BYTES = 8 * 1024 * 1024
@@ -138,7 +141,8 @@ class SeekIndex:
         return Failed(
             "trace",
             "a part of the model's tree is missing in this recording: it cannot be shown",
-            why=f"the file is damaged: {frames} of its frames are missing",
+            why=f"the file is damaged: frames that are missing: {frames}",
+            remedies=(RECORD_AGAIN,),
         )
 
 

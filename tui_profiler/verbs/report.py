@@ -151,6 +151,8 @@ def progress_line(message: Told) -> str | None:
     match message:
         case messages.StageDone(stage=stage, seconds=seconds, detail=detail):
             said = f", {safe(detail)}" if detail else ""
+            if not seconds:  # It took place before this was attached.
+                return f"{safe(stage)}: {safe(detail)}"
             return f"{safe(stage)}: {duration(seconds)}{said}"
         case messages.ParametersStarted(tensors=tensors, bytes=of):
             return f"values: {thousands(tensors)} tensors, {size(of)}"

@@ -14,7 +14,7 @@ from tui_profiler.reports.json.reader import read_report
 from tui_profiler.reports.json.report_file import is_report
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source
-from tui_profiler.source.recorded import last_session
+from tui_profiler.source.recorded import RECORD_AGAIN, last_session
 from tui_profiler.source.spawned import Spawned, worker_command
 from tui_profiler.verbs.compare import Begin
 
@@ -64,7 +64,8 @@ def opened(typed: TypedSide, say_of: Callable[[str], None], *, spec: LoadSpec) -
         for line in said:
             say_of(line)
         if session.tree is None and session.failure is None:
-            session = apply(session, Failed("open", "the recording ends before its tree"))
+            what = "the recording ends before its tree"
+            session = apply(session, Failed("open", what, remedies=(RECORD_AGAIN,)))
         return Opened(typed.label, session, file="a recording")
     if is_report(typed.model):
         return Opened(typed.label, side=read_report(typed.model, typed.label), file="a report")

@@ -74,6 +74,9 @@ def test_what_is_no_model_is_refused_in_a_sentence_and_nothing_hangs(tmp_path: P
     assert "gone" in said(tmp_path, "gone.pt")
     assert "pipe" in said(tmp_path, "pipe.pt")
     assert "no file absent.pt" in said(tmp_path, "absent.pt")
+    with pytest.raises(LoadError) as caught:
+        opened(tmp_path, "absent/")
+    assert all("absent" not in one.command for one in caught.value.failed.remedies)
     if Path("/dev/zero").exists():
         assert "a device" in said(tmp_path, "/dev/zero")
 

@@ -62,6 +62,36 @@ def test_what_is_like_a_verb_and_a_model_is_told_so(capsys, tmp_path, monkeypatc
     assert "Did you mean the verb report or report2?" in told
 
 
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ("sweep", "resnt18", "--batch", "1,2"),
+        ("try", "resnt18"),
+        ("verify", "resnt18"),
+        ("onnx", "resnt18", "-o", "new.onnx"),
+        ("record", "resnt18", "-o", "new.rec"),
+        ("compare", "resnet18", "resnt18 --batch 2", "--format", "table"),
+    ],
+)
+def test_every_verb_refuses_an_unknown_name_before_torch_is_imported(capsys, typed) -> None:
+    code, error = said(capsys, *typed)
+    assert (code, 'No model is named "resnt18"' in error) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["no-such.rec", "no-such.json", "folder/no-such.onnx"])
+def test_a_file_that_is_not_there_is_not_taken_for_a_module(capsys, name) -> None:
+    code, error = said(capsys, "report", name)
+    assert (code, f"There is no file '{name}'" in error) == (2, True)
+
+
+def test_a_report_is_no_model(capsys, tmp_path) -> None:
+    written = tmp_path / "before.json"
+    written.write_text('{"schema": "tui-profiler/report/1"}')
+    assert "is a report: tui-profiler compare reads it" in " ".join(
+        said(capsys, "report", str(written))[1].split()
+    )
+
+
 def test_behind_a_verb_no_verb_is_meant(capsys) -> None:
     assert "the verb" not in said(capsys, "report", "reprot")[1]
 

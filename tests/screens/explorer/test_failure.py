@@ -21,6 +21,7 @@ from tui_profiler.messages import (
     Failed,
     PartialModule,
     PartialTree,
+    Playback,
     Printed,
     Remedy,
     RoofQuality,
@@ -86,6 +87,19 @@ def test_a_failure_is_laid_out_as_drawn():
         "                                                    ",
         "                                                    ",
     ]
+
+
+@pytest.mark.parametrize(
+    "end", [Failed("trace", "no", traceback="t"), Ended(-11, False, "", 48213, 12.4)]
+)
+def test_nothing_runs_again_in_a_recording(end):
+    def commands(session):
+        found = trouble(session)
+        assert found is not None
+        return [one.command for one in found.remedies]
+
+    assert "ctrl+r" in commands(folded((*LOADING, end)))
+    assert "ctrl+r" not in commands(folded((*LOADING, Playback(1.0, True, 0.0, 9.0), end)))
 
 
 def test_what_failed_is_the_form_of_a_remedy_and_not_the_one_marked():

@@ -130,6 +130,8 @@ async def test_keys_pressed_in_one_burst_each_count(recording: Path) -> None:
         ("soon", None),
         ("", None),
         ("1:x", None),
+        ("nan", None),
+        ("inf%", None),
     ],
 )
 def test_a_place_is_typed_as_one_thinks_of_it(text: str, at: float | None) -> None:

@@ -92,7 +92,8 @@ def _remedies(failure: Failed, session: Session) -> tuple[Remedy, ...]:
     found = not_so_already(failure.remedies, session)[:3]
     if not found and failure.traceback:
         found = (Remedy("L", "shows the traceback"),)
-    if all(one.is_tried for one in failure.remedies) and not failure.bad_argument:
+    is_live = session.playback is None  # Nothing runs again in a recording.
+    if is_live and all(one.is_tried for one in failure.remedies) and not failure.bad_argument:
         found = (*found, Remedy("ctrl+r", "runs it again after a change"))
     return tuple(
         Remedy(safe(remedy.command), safe(remedy.result), remedy.is_tried) for remedy in found
@@ -150,7 +151,7 @@ def _gone(session: Session, ended: Ended) -> FailureText:
 def _of_gone(ended: Ended, session: Session) -> tuple[Remedy, ...]:
     if ended.attached:
         return (Remedy("tui-profiler attach", "lists the programs that can be attached to"),)
-    remedies = [Remedy("ctrl+r", "restarts it")]
+    remedies = [Remedy("ctrl+r", "restarts it")] if session.playback is None else []
     is_killed = ended.code == -signal.SIGKILL
     if ended.code in (-signal.SIGSEGV, -signal.SIGABRT) or (
         is_killed and ended.out_of_memory is not False

@@ -133,7 +133,7 @@ def files_beside(path: Path, shown: str, suffixes: tuple[str, ...]) -> list[tupl
     """Return the files most like one that is not in its folder, as remedies."""
     names = [other.name for other in path.parent.iterdir() if other.is_file()]
     beside = sorted(name for name in names if name.casefold().endswith(suffixes))
-    folder = shown[: shown.rfind("/") + 1]
+    folder = shown[: shown.rstrip("/").rfind("/") + 1]
     likely = nearest(path.name, beside) or beside[:2]
     return [(f"tui-profiler {folder}{near}", "takes this file") for near in likely]
 
