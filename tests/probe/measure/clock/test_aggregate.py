@@ -11,12 +11,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from torch import nn
 
 from tests.probe.measure.clock.module_nodes import module_nodes, node
 from tui_profiler.messages import Tick
 from tui_profiler.probe.measure.clock.aggregate import Aggregator
 from tui_profiler.probe.measure.clock.clock import Forward
+from tui_profiler.probe.process.wire_names import writable
 
 WARM = 4
 """Equal forwards that it takes until a model counts as warm."""
@@ -385,6 +387,18 @@ def test_a_replaced_module_is_found_at_its_path() -> None:
     model.d = nn.Module()
     aggregator.add([simple(model)])
     assert rows(aggregator.tick(1.0))[4]["calls"] == 1
+    assert aggregator.unseen == {}
+
+
+def test_a_name_that_the_wire_spells_out_is_found() -> None:
+    model = nn.Module()
+    model.add_module("half \udc80", nn.Module())
+    inner = model.get_submodule("half \udc80")
+    nodes = tuple(replace(one, path=writable(one.path)) for one in module_nodes(model))
+    aggregator = Aggregator(nodes, model)
+    calls = forward((model, 0, 4), (inner, 1, 2))
+    aggregator.add([calls] * (WARM + 1))
+    assert rows(aggregator.tick(1.0))[1]["calls"] == 1
     assert aggregator.unseen == {}
 
 

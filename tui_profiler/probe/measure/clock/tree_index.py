@@ -14,6 +14,7 @@ from functools import cached_property
 from torch import nn
 
 from tui_profiler.messages import Node
+from tui_profiler.probe.process.wire_names import writable
 from tui_profiler.probe.torch_compat.internals import children_of
 from tui_profiler.probe.torch_compat.modules import modules_in_order
 
@@ -124,7 +125,10 @@ def _module_at(path: str, found: dict[str, nn.Module]) -> nn.Module | None:
         missing.append(name)
     module = found[path]
     for name in reversed(missing):
-        child = children_of(module).get(name)
+        children = children_of(module)
+        child = children.get(name)
+        if child is None:  # A node has its name as the wire carries it.
+            child = next((one for own, one in children.items() if writable(own) == name), None)
         if child is None:
             return None
         path = f"{path}.{name}" if path else name
