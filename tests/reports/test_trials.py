@@ -102,6 +102,28 @@ def test_nothing_that_speaks_for_a_change_is_a_dot() -> None:
     assert predicted(None) == "·"
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "word", "said"),
+    [
+        (0.14, 625.0, "undecided", "undecided"),
+        (1.2, 1.3, "gained", "gain"),
+        (0.8, 0.9, "no gain", "no gain"),
+    ],
+)
+def test_without_a_prediction_it_is_told_whether_it_gained(
+    low: float, high: float, word: str, said: str
+) -> None:
+    result = messages.TrialResult(
+        *("threads", messages.WHOLE_MODEL, "measured", 9.5, "", "1 thread instead of 2"),
+        *(messages.TrialSide(0.1, 1, 6e6, 3e6, 1e6), messages.TrialSide(0.1, 1, 6e6, 3e6, 1e6)),
+        *((low + high) / 2, low, high, 6, messages.OutputError(0.0, 0.0, 9), "", 0.5, "", 4),
+    )
+    session = told(result, begin=folded(TRACED))
+    assert not any(one.kind == "threads" for one in findings(session))
+    assert f"      {said}; 1 thread instead of 2" in "\n".join(trials_table(session, columns=100))
+    assert json.loads(trials_json(session))["trials"][0]["verdict"] == word
+
+
 def test_reasons_and_verdicts_are_told_below() -> None:
     text = "\n".join(trials_table(EVERY, columns=100))
     assert "impossible: no softmax" in text

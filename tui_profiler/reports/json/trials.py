@@ -11,7 +11,7 @@ from msgspec import Meta, field
 
 from tui_profiler.findings import findings
 from tui_profiler.findings.evidence.finding import Finding, Provenance
-from tui_profiler.findings.trial_verdict import Word, measured, verdict
+from tui_profiler.findings.trial_verdict import Word, measured, of_result, verdict
 from tui_profiler.messages import WHOLE_MODEL, Phase, TrialKind, TrialOutcome, TrialResult, Unknown
 from tui_profiler.reports import json_values
 from tui_profiler.session import Session
@@ -92,7 +92,7 @@ class Trial(json_values.Closed, frozen=True):
     phase: Phase
     predicted: json_values.Known[Prediction]
     verdict: Word | None
-    """Verdict on the prediction; null without a measurement and a prediction."""
+    """Verdict on the prediction, without one on the gain; null without a measurement."""
     speedup: json_values.Known[float]
     """Time per item without the change / with it: median of the pairs."""
     interval: Interval
@@ -156,7 +156,7 @@ def _trial(result: TrialResult, session: Session, finding: Finding | None) -> Tr
         predicted=Unknown("no finding of this session suggests this change")
         if finding is None
         else _prediction(finding),
-        verdict=None if finding is None or saved is None else verdict(finding.gain, saved),
+        verdict=None if saved is None else verdict((finding or of_result(result)).gain, saved),
         speedup=json_values.or_why(result.speedup, why),
         interval=Interval(
             low=json_values.or_why(result.low, why), high=json_values.or_why(result.high, why)

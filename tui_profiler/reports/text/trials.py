@@ -6,7 +6,7 @@ No line is wider than ``columns`` cells, and none holds anything but safe text.
 from tui_profiler.figures.units import UNAVAILABLE, ZERO, dtype, duration, shape, share, size
 from tui_profiler.findings import findings
 from tui_profiler.findings.evidence.finding import Finding, gain_text
-from tui_profiler.findings.trial_verdict import Word, measured, verdict
+from tui_profiler.findings.trial_verdict import Word, measured, of_result, verdict
 from tui_profiler.formatting.text import safe, wrap
 from tui_profiler.messages import ModelFacts, OutputError, TrialResult, Unknown, known
 from tui_profiler.reports.text.text import heading, in_cells
@@ -69,11 +69,12 @@ def times(speedup: float) -> str:
 
 
 def _verdict(result: TrialResult, finding: Finding | None) -> str:
-    """Say what became of the prediction; nothing where there was none."""
+    """Say what became of the prediction; where there was none, whether it gained."""
     saved = measured(result)
     if saved is None:
         return ""
-    word = _WORDS.get(verdict(finding.gain, saved), "") if finding else ""
+    gain = (finding or of_result(result)).gain
+    word = _WORDS.get(verdict(gain, saved), "")
     if saved.of == "time":
         return word
     said = f" ({gain_text(finding.gain)} predicted)" if finding else ""
@@ -163,7 +164,7 @@ def _remarks(result: TrialResult) -> str:
 
 def _legend(*, has_steps: bool) -> list[str]:
     return [
-        "  predicted and measured: speed-up per item; · no evidence of a gain",
+        "  predicted and measured: speed-up per item; · no finding predicts one",
         "  interval: 95 % CI of the median; error: relative, of the output, · none",
         "  memory: weights and peak allocation of one call",
         *(["  each call is a training step; error: of its gradients"] if has_steps else []),
