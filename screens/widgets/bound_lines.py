@@ -79,7 +79,7 @@ def _mix(found: bound.Bound, look: Look) -> tuple[Line, ...]:
     ]
     if found.not_decided:
         why = safe(bound.why_not_decided(look.session, look.node))
-        lines += absent("on paper", f"{share(found.not_decided)}: {why}", look)
+        lines += absent("undecided", f"{share(found.not_decided)}: {why}", look)
     return tuple(lines)
 
 

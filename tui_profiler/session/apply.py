@@ -46,7 +46,7 @@ def apply(session: Session, message: messages.Message | Jump | Remembered) -> Se
         case messages.TraceStarted():
             return _trace(replace(session, real=None, partial=None), message)
         case messages.RealCost():
-            return replace(session, real=message)
+            return _real(session, message)
         case messages.PartialTree():
             return replace(session, partial=message)
         case messages.NoDecode():
@@ -183,6 +183,16 @@ def _trace(
         return replace(session, arriving=None, phases=(*phases, tree))
     phases = (tree,) if tree.phase else ()
     return _looking_at(replace(session, arriving=None, phases=phases, no_decode=None), tree)
+
+
+def _real(session: Session, message: messages.RealCost) -> Session:
+    """Take the cost of a real forward, which may confirm the tree that it was traced as."""
+    told = replace(session, real=message)
+    if message.cost is None or session.tree is None:
+        return told
+    tree = trees.confirmed(session.tree, message.cost)
+    phases = tuple(tree if one is session.tree else one for one in session.phases)
+    return replace(told, tree=tree, phases=phases)
 
 
 def _looking_at(session: Session, tree: Tree) -> Session:

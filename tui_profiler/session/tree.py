@@ -39,6 +39,8 @@ class Tree(Struct, frozen=True, eq=False):
     done: messages.TraceDone | None = None
     bounded: dict[int, Bounded] = {}
     """Nodes whose figures depend on the data, of a complete tree."""
+    is_confirmed: bool = False
+    """A real forward on the same inputs cost the same: for these, ``bounded`` figures are right."""
     phase: Phase = ""
     """Which of the two forwards of a model that generates; empty where there is only one."""
     inputs: tuple[messages.InputSpec, ...] = ()
@@ -53,6 +55,10 @@ class Tree(Struct, frozen=True, eq=False):
     def has_forward(self) -> bool:
         """False where there are only parameters: no figure of a forward pass is known."""
         return self.method != "parameters"
+
+    def depends(self, index: int) -> Bounded | None:
+        """Return how the work of a node depends on the data; None also where it is confirmed."""
+        return None if self.is_confirmed else self.bounded.get(index)
 
     def weight_on_paper(self, index: int) -> int:
         """Return what shares are of before anything is measured: MACs, else parameters."""
@@ -133,6 +139,17 @@ def completed(tree: Tree, done: messages.TraceDone) -> Tree | None:
     calls = tree.memory.nodes if tree.memory is not None else ()
     bounded = reach(tree.nodes, tree.edges, done.bounded, calls)
     return replace(tree, ends=ends, depths=depths, done=done, bounded=bounded)
+
+
+def confirmed(tree: Tree, real: messages.Cost) -> Tree:
+    """Return a tree, confirmed where a real forward did the same work."""
+    is_same = bool(len(tree) and tree.bounded) and all(
+        getattr(tree.costs[0], name) == getattr(real, name) for name in _WORK
+    )
+    return replace(tree, is_confirmed=True) if is_same else tree
+
+
+_WORK = ("macs", "flops", "input_bytes", "weight_bytes", "output_bytes", "ops", "uncosted")
 
 
 def _is_preorder(parents: list[int]) -> bool:

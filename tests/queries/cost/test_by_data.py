@@ -1,4 +1,4 @@
-"""Work that is an upper bound, because its size depends on the data, decides no class alone."""
+"""Work that depends on the data decides no class, share of a roof, energy or fit alone."""
 
 from __future__ import annotations
 
@@ -6,13 +6,25 @@ import pytest
 from msgspec.structs import replace
 
 from tests.small_model import CEILINGS, CONV, DONE, FC, ROOT, TRACED, folded, tick
-from tui_profiler.messages import Message, TraceDone
-from tui_profiler.queries.cost.bound import BY_DATA, UNEXPLAINED_BELOW, bound, why_not_decided
+from tui_profiler.messages import Message, Nodes, RealCost, TraceDone, Unknown
+from tui_profiler.queries.cost.bound import (
+    BY_DATA,
+    BY_VALUE,
+    UNEXPLAINED_BELOW,
+    bound,
+    kinds_of,
+    on_paper,
+    why_not_decided,
+)
+from tui_profiler.queries.cost.energy import PaperEnergy, energy_on_paper
 from tui_profiler.queries.cost.roofline import node_roofline, parts, reached
 from tui_profiler.queries.hardware.data_sheets import data_sheet
+from tui_profiler.queries.hardware.fits import Need, cublas_bytes, devices_needed, fit
 from tui_profiler.queries.hardware.on_device import LeastTime, least_time
-from tui_profiler.session import Session
+from tui_profiler.queries.panel.provenance import no_class, why
+from tui_profiler.session import Bounded, Session, apply
 
+SCALAR = "aten::_local_scalar_dense"
 FAST_MEMORY = replace(CEILINGS, bytes_per_second=1e12, op_seconds=1e-9)
 
 
@@ -80,3 +92,109 @@ def test_it_has_no_minimum_time_on_a_device() -> None:
 def _tree(found: Session):
     assert found.tree is not None
     return found.tree
+
+
+def by_value(message: Message) -> Message:
+    """Have a value be read at the convolution: what runs from there on is no bound."""
+    if type(message) is Nodes:
+        nodes = (
+            replace(node, name=SCALAR) if node.name == "aten::convolution" else node
+            for node in message.nodes
+        )
+        return replace(message, nodes=tuple(nodes))
+    return replace(DONE, bounded=(SCALAR,)) if type(message) is TraceDone else message
+
+
+def behind_a_value(seconds: float = 0.6e-6) -> Session:
+    return folded(
+        (*map(by_value, TRACED), FAST_MEMORY, tick({ROOT: (3e-6, 1e-6), FC: (seconds,) * 2}))
+    )
+
+
+@pytest.mark.parametrize("seconds", [0.6e-6, 1e-6])
+def test_behind_a_value_that_python_read_nothing_is_decided_however_long_it_takes(
+    seconds: float,
+) -> None:
+    session = behind_a_value(seconds)
+    tree = _tree(session)
+    assert tree.bounded[FC] == "about"
+    assert bound(session, FC) is None
+    assert why_not_decided(session, FC) == BY_VALUE
+    assert no_class(session, FC) == BY_VALUE
+    whole = bound(session, ROOT)
+    assert whole is not None  # The other modules are unexplained for most of the time.
+    assert (whole.compute_share, whole.memory_share, whole.overhead_share) == (None, None, None)
+    assert whole.flops_per_second is None
+    assert kinds_of(session)(FC) is None
+    found = parts(tree, FAST_MEMORY)
+    row = node_roofline(session, found, reached(session, found), FC)
+    assert (row.share, row.gain, row.why) == (None, None, BY_VALUE)
+    assert energy_on_paper(session, FC) == Unknown(BY_VALUE)
+    sheet = data_sheet("V100-SXM2")
+    assert sheet is not None
+    least = least_time(tree, FC, sheet)
+    assert isinstance(least, LeastTime)
+    assert (least.seconds, least.by_data) == (0, 1)
+
+
+def test_a_real_forward_that_cost_the_same_confirms_what_was_traced() -> None:
+    before = behind_a_value()
+    session = apply(before, RealCost(_tree(before).costs[0]))
+    found = bound(session, FC)
+    assert found is not None
+    assert (found.kind, found.measured) == ("compute", True)
+    assert _tree(session).bounded == _tree(before).bounded  # Other data may cost something else.
+    assert "one real forward cost the same" in dict(why(session, FC))["work"]
+    assert isinstance(energy_on_paper(session, FC), PaperEnergy)
+
+
+def test_one_that_cost_something_else_confirms_nothing_and_is_what_joules_are_compared_with() -> (
+    None
+):
+    before = behind_a_value()
+    other = replace(_tree(before).costs[0], flops=7)
+    session = apply(before, RealCost(other))
+    assert bound(session, FC) is None
+    assert why_not_decided(session, FC) == BY_VALUE
+
+
+def test_on_paper_an_upper_bound_has_a_class_only_where_less_of_it_has_the_same() -> None:
+    for flops, kind, unsure in ((13_824, "memory", "memory"), (138_240, "compute", None)):
+        sure = on_paper(_tree(folded(tuple(with_flops(one, flops) for one in TRACED))), CONV)
+        told = folded(tuple(by_data(with_flops(one, flops)) for one in TRACED))
+        found = on_paper(_tree(told), CONV)
+        assert sure is not None
+        assert sure.kind == kind
+        assert (found.kind if found is not None else None) == unsure
+        assert no_class(told, CONV) == ("" if unsure else BY_DATA)
+
+
+def with_flops(message: Message, flops: int) -> Message:
+    """Have the convolution compute so much on its 2,224 bytes."""
+    if type(message) is not Nodes:
+        return message
+    costs = (replace(one, flops=flops) if one.flops == 13_824 else one for one in message.costs)
+    return replace(message, costs=tuple(costs))
+
+
+@pytest.mark.parametrize(
+    ("depends", "free", "fits", "devices"),
+    [
+        (None, 100, True, 1),
+        (None, 60, False, 2),
+        ("at most", 100, True, 1),
+        ("at most", 60, None, 2),
+        ("about", 100, None, 1),
+        ("about", 60, None, 2),
+    ],
+)
+def test_memory_that_depends_on_the_data_fits_only_as_an_upper_bound_that_fits(
+    depends: Bounded | None, free: int, fits: bool | None, devices: int
+) -> None:
+    sheet = data_sheet("V100-SXM2")
+    assert sheet is not None
+    library = cublas_bytes(sheet)
+    need = Need(1, 80.0, 0.0, 0.0, 10.0, 0.0, depends)
+    found = fit((need,), replace(sheet, memory_bytes=float(free + library)), reserve=0)
+    assert found.fits is fits
+    assert devices_needed(found) == devices

@@ -6,7 +6,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from tui_profiler.messages import Ceilings
-from tui_profiler.queries.cost.bound import node_dtype
+from tui_profiler.queries.cost.bound import node_dtype, own_dependence
 from tui_profiler.queries.cost.breakdown import OpType, op_type
 from tui_profiler.queries.cost.ceilings import usable_roofs
 from tui_profiler.queries.cost.roofline import part_nodes
@@ -34,9 +34,10 @@ class Part(Struct, frozen=True):
 
 
 def matrix_parts(session: Session, tree: Tree, types: frozenset[OpType] = MATRIX) -> Iterator[Part]:
-    """Yield the leaves with operators of these types."""
+    """Yield the leaves with operators of these types, but those whose work is not even bounded."""
     for node, operators in _leaves(tree, types):
-        yield Part(node, operators, node_seconds(session, node))
+        if own_dependence(tree, node) != "about":
+            yield Part(node, operators, node_seconds(session, node))
 
 
 @lru_cache(maxsize=8)

@@ -29,7 +29,10 @@ def memory_gain(
     whole = peak_of(tree)
     if not whole:
         return Gain("memory", NO_PEAK, formula)
-    text = f"{formula}, of a peak of {size(whole)}"
+    depends = tree.depends(0)
+    text = f"{formula}, of a peak of {f'{depends} ' if depends else ''}{size(whole)}"
+    if depends is not None:  # The share of an upper bound is not one.
+        return Gain("memory", share_of(saved, whole), text, "estimated")
     return Gain("memory", share_of(saved, whole), text, provenance, is_bound)
 
 

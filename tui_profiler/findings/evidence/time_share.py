@@ -27,6 +27,7 @@ BUSY_GPU = Unknown(
 )
 NOT_ASKED = Unknown("it is not known whether the GPU waits for the host")
 WAITED = Unknown("forwards wait for a core: Python overhead cannot be separated from that wait")
+NO_COUNT = Unknown("the number of operators depends on the data")
 NO_WINDOW = Unknown("no operator window yet: Python overhead is not known")
 OWN_CODE = Unknown(
     "most of the time outside operators is in other code that the model runs, such as NumPy, files"
@@ -157,6 +158,18 @@ def is_negligible(found: TimeSpent | Unknown) -> bool:
     return not isinstance(found, Unknown) and found.share < LEAST_SHARE
 
 
+def operators_run(session: Session, tree: Tree) -> int | None:
+    """Return the operators of one forward: of a real one, where their number depends on the data.
+
+    Returns:
+        None where it does, and no real forward was recorded.
+    """
+    if tree.depends(0) is None:
+        return tree.costs[0].ops
+    real = session.real
+    return None if real is None or real.cost is None else real.cost.ops
+
+
 @lru_cache(maxsize=2)
 def least_times(tree: Tree, ceilings: Ceilings) -> tuple[float, ...] | Unknown:
     """Return the minimum seconds of every node by the roofs; a module's are its operators' sum.
@@ -220,7 +233,9 @@ def host(session: Session, without: Iterable[int] = ()) -> Host | Unknown:
     call = call_seconds(session.ceilings)
     if call is None:
         return NO_CALL_TIME
-    operators = tree.costs[0].ops
+    operators = operators_run(session, tree)
+    if operators is None:
+        return NO_COUNT
     inside = (windows.shares(node) for node in without if windows is not None)
     outside = shares.host - sum(part.host for part in inside if part is not None)
     python = whole * (1.0 - waiting) * share_of(outside, shares.seconds)

@@ -24,7 +24,7 @@ from tui_profiler.findings.evidence.memory import peak_of
 from tui_profiler.findings.evidence.time_share import LEAST_SHARE, forward, share_of, slowest_first
 from tui_profiler.findings.evidence.training_step import of_step, recorded_step, share_of_step
 from tui_profiler.messages import Cost, TrainingStep, Unknown, known
-from tui_profiler.queries.cost.bound import bytes_moved, is_upper_bound
+from tui_profiler.queries.cost.bound import bytes_moved, own_dependence
 from tui_profiler.queries.time.modes import is_training, runs_own_steps
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.training import StepColumns
@@ -186,7 +186,7 @@ def _saved(
         after += explained * then / now
         weights = sum(cost.weight_bytes for cost in costs)
         casts += copies * weights * (1 + _NARROW_BYTES / _WIDE_BYTES) / memory
-    is_bound = any(is_upper_bound(tree, node) for node in nodes)
+    is_bound = any(own_dependence(tree, node) == "at most" for node in nodes)
     return _Saved(tuple(nodes), before, after, casts, seconds, is_bound)
 
 

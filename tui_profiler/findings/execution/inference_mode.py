@@ -8,7 +8,12 @@ from tui_profiler.figures.units import duration, size
 from tui_profiler.findings.evidence.affected_operators import call_seconds
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
 from tui_profiler.findings.evidence.memory import peak_of
-from tui_profiler.findings.evidence.time_share import NO_CALL_TIME, share_of
+from tui_profiler.findings.evidence.time_share import (
+    NO_CALL_TIME,
+    NO_COUNT,
+    operators_run,
+    share_of,
+)
 from tui_profiler.messages import known
 from tui_profiler.queries.time.modes import shown_settings
 from tui_profiler.queries.time.node_seconds import root_seconds
@@ -29,11 +34,13 @@ def inference_mode(session: Session) -> Finding | None:
     is_recorded = any(tensor.grad for tensor in tree.nodes[0].outputs)
     whole = root_seconds(session)
     call = call_seconds(session.ceilings)
-    calls = tree.costs[0].ops
-    share = share_of(calls * call, whole) if call is not None and whole else None
+    calls = operators_run(session, tree)
+    share = None
+    if call is not None and calls is not None and whole:
+        share = share_of(calls * call, whole)
     if not is_recorded and (share is None or share < APPLIES_ABOVE):
         return None
-    if share is None or call is None or whole is None:
+    if share is None or call is None or calls is None or whole is None:
         gain = Gain("time", NO_CALL_TIME, "operator overhead")
     else:
         formula = (
@@ -53,7 +60,9 @@ def inference_mode(session: Session) -> Finding | None:
         nodes=(0,),
         evidence=(
             Evidence("outputs recorded by autograd", float(is_recorded), "count", "measured"),
-            Evidence("operators per forward", calls, "count", "derived"),
+            Evidence(
+                "operators per forward", NO_COUNT if calls is None else calls, "count", "derived"
+            ),
             *(
                 (Evidence("minimum overhead per operator", call, "s", "measured"),)
                 if call is not None

@@ -6,7 +6,7 @@ from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, chec
 from tui_profiler.findings.evidence.memory import NO_PEAK, batch_of
 from tui_profiler.findings.evidence.time_share import host, share_of
 from tui_profiler.messages import Unknown, known
-from tui_profiler.queries.cost.bound import bytes_moved, node_dtype
+from tui_profiler.queries.cost.bound import bytes_moved, node_dtype, own_dependence
 from tui_profiler.queries.cost.roofline import part_nodes
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.history import seen_as
@@ -61,6 +61,8 @@ def _reading_weights(session: Session, tree: Tree) -> float:
     if not memory:
         return 0.0
     for node in part_nodes(tree):
+        if own_dependence(tree, node) is not None:
+            continue  # Less work reads the weights as well, or does not.
         cost = tree.costs[node]
         compute = compute_roof(session.ceilings, node_dtype(tree, node))
         products = cost.flops / compute if compute else 0.0
@@ -75,7 +77,7 @@ def _fitting(session: Session, tree: Tree) -> tuple[int, Evidence] | None:
     activations = known(done.peak_memory.activations) if done is not None else None
     workspace = known(done.peak_memory.workspace) if done is not None else None
     what = "additional memory"
-    if activations is None:
+    if activations is None or tree.depends(0) == "about":
         return TIMES[-1], Evidence(what, NO_PEAK, "B", "estimated")
     each, free = activations + (workspace or 0.0), _free_bytes(session)
     for times in TIMES:

@@ -14,7 +14,7 @@ from tui_profiler.findings.evidence.affected_operators import (
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check, counted
 from tui_profiler.findings.evidence.memory import memory_gain
 from tui_profiler.messages import Unknown, known
-from tui_profiler.queries.cost.bound import bytes_moved, is_upper_bound
+from tui_profiler.queries.cost.bound import bytes_moved, own_dependence
 from tui_profiler.queries.cost.breakdown import OpType
 from tui_profiler.session import Session, Tree
 
@@ -95,7 +95,7 @@ def _time(
                 f"reading a quarter of the weights' bytes saves {duration(saved)} of"
                 f" {found.whole_text}; int8 matmuls may save more, their roof is not measured"
             )
-            is_bound = any(is_upper_bound(tree, node) for node in nodes)
+            is_bound = any(own_dependence(tree, node) == "at most" for node in nodes)
             share = time_share.share_of(saved, found.whole)
             return Gain("time", share, formula, "estimated", is_bound)
     return time_share.gain(

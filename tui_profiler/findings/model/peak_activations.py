@@ -17,7 +17,7 @@ def peak_activations(session: Session) -> Finding | None:
     """Find a peak of which activations and workspace are more than half."""
     tree = session.tree
     whole = peak_of(tree) if tree is not None else None
-    if tree is None or tree.done is None or not whole:
+    if tree is None or tree.done is None or not whole or tree.depends(0) == "about":
         return None
     peak = tree.done.peak_memory
     activations, workspace = known(peak.activations) or 0.0, known(peak.workspace) or 0.0

@@ -12,8 +12,9 @@ The work of a module's own operators (of an operator, its own) has three least t
 2. A roof that is not good enough, or has no figure, leaves its least time between nothing and what
    its figure says, or open. The class is measured where that cannot change it, by rule 1; else it
    is *not decided* by these roofs, and told on paper. Each module's own work is judged alone.
-   Likewise where sizes depend on the data, and the traced work is an upper bound
-   (``tree.bounded``): its FLOPs and bytes ask between nothing and what they say.
+   Likewise where sizes depend on the data (``tree.bounded``): FLOPs and bytes that are an upper
+   bound ask between nothing and what they say; behind a value that Python read, the traced work is
+   no bound, and every roof is open. Unless a real forward on the same inputs cost the same.
 3. An operator without a formula may compute any amount: then only compute can be the largest; all
    else is unexplained, and the reason says so.
 4. A container's time is that of its own operators and of all modules inside, each in its class: its
@@ -28,7 +29,8 @@ The work of a module's own operators (of an operator, its own) has three least t
    quarter of the time, the class is *waiting*, whatever the rest is.
 7. On paper, before anything is measured and where rule 2 or 4 says so, the class is that of the
    intensity: at most 10 FLOPs per byte is memory, above it compute. None where no operator of it
-   has a formula.
+   has a formula. Where part of the work is an upper bound, only if it is the same without that
+   part; behind a value that Python read, none.
 
 A tree with live bars asks for the mix of every visible row at every tick. So the largest least time
 of every module, and up to which time it explains it, are found once for a tree and its ceilings;
@@ -41,7 +43,7 @@ import math
 import re
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
@@ -59,7 +61,7 @@ from tui_profiler.queries.cost.incremental import STEP, Incremental, sums_in_ste
 from tui_profiler.queries.time.forward_kinds import times_fit_costs
 from tui_profiler.queries.time.node_seconds import node_seconds
 from tui_profiler.queries.time.repeated_siblings import Steps, members, summed
-from tui_profiler.session import Session, Timings, Tree
+from tui_profiler.session import Bounded, Session, Timings, Tree
 
 BoundKind: TypeAlias = Literal["compute", "memory", "overhead", "unexplained", "waiting"]
 KINDS: tuple[BoundKind, ...] = ("compute", "memory", "overhead", "unexplained", "waiting")
@@ -102,6 +104,8 @@ _WORK = ("macs", "flops", "input_bytes", "weight_bytes", "output_bytes", "ops", 
 NO_FORMULA = "not counted: an operator has no formula"
 NOTHING_MOVED = "it moves no bytes"
 BY_DATA = "how much work it has depends on the data: FLOPs and bytes are upper bounds"
+BY_VALUE = "how much work it has depends on a value in the data: FLOPs and bytes are no bounds"
+WHY_OPEN: Mapping[Bounded, str] = {"at most": BY_DATA, "about": BY_VALUE}
 INTEGERS = "int8"
 _INTEGERS = re.compile(
     r"quantized::|onednn::q(linear|conv)|aten::_?(weight_int[48]pack_mm|int_mm|quantized_\w+)"
@@ -340,7 +344,7 @@ def bound(session: Session, node: int, steps: Steps = ()) -> Bound | None:
     parts = node_parts(session, node, steps)
     kind = largest(parts)
     if kind is None:
-        return on_paper(tree.costs[node])
+        return on_paper(tree, node)
     *shares, open_share = (each / sum(parts) for each in parts)
     if steps:
         return Bound(
@@ -373,16 +377,16 @@ def kinds_of(session: Session) -> Callable[[int], BoundKind | None]:
         kind = largest(found.of(node) if found and is_module else node_parts(session, node))
         if kind is not None:
             return kind
-        paper = on_paper(tree.costs[node])
+        paper = on_paper(tree, node)
         return None if paper is None else paper.kind
 
     return kind_of
 
 
-def on_paper(cost: Cost) -> Bound | None:
+def on_paper(tree: Tree, node: int) -> Bound | None:
     """Return the class that the intensity alone says; None where ``why_no_class`` says why."""
-    ratio = intensity(cost)
-    if ratio is None or why_no_class(cost):
+    ratio = intensity(tree.costs[node])
+    if ratio is None or why_no_class(tree, node):
         return None
     kind: BoundKind = "memory" if ratio <= PAPER_RIDGE else "compute"
     side = "at most" if ratio <= PAPER_RIDGE else "above"
@@ -390,8 +394,9 @@ def on_paper(cost: Cost) -> Bound | None:
     return Bound(kind, measured=False, intensity=ratio, reason=reason)
 
 
-def why_no_class(cost: Cost) -> str:
-    """Return why work has no class on paper, empty where it has one."""
+def why_no_class(tree: Tree, node: int) -> str:
+    """Return why the work of a node has no class on paper, empty where it has one."""
+    cost = tree.costs[node]
     if cost.uncosted and not cost.flops:
         return _none_counted(cost)
     ratio = intensity(cost)
@@ -400,7 +405,38 @@ def why_no_class(cost: Cost) -> str:
     if cost.uncosted and ratio <= PAPER_RIDGE:
         # Bytes are known of every operator, FLOPs of those with a formula: only above 10 it holds.
         return f"its FLOPs are a lower bound: {_without_formula(cost)}"
+    match tree.depends(node):
+        case "about":
+            return BY_VALUE
+        case "at most" if not _is_sure_side(tree, node, ratio):
+            return BY_DATA
     return ""
+
+
+def _is_sure_side(tree: Tree, node: int, ratio: float) -> bool:
+    """Return whether the intensity is on one side of the ridge with and without bounded work.
+
+    Less of an operator's work never raises its FLOPs per byte: one that is bounded has no other
+    part, and is sure below the ridge.
+    """
+    flops, moved = _bounded_work(tree)
+    end, cost = tree.ends[node], tree.costs[node]
+    sure_flops = cost.flops - (flops[end] - flops[node])
+    sure_bytes = bytes_moved(cost) - (moved[end] - moved[node])
+    if sure_bytes <= 0:
+        return ratio <= PAPER_RIDGE
+    return (ratio <= PAPER_RIDGE) == (sure_flops / sure_bytes <= PAPER_RIDGE)
+
+
+@lru_cache(maxsize=4)
+def _bounded_work(tree: Tree) -> tuple[array[int], array[int]]:
+    """Return FLOPs and bytes of operators whose work is an upper bound, summed in preorder."""
+    flops, moved = array("q", [0]), array("q", [0])
+    for index, (node, cost) in enumerate(zip(tree.nodes, tree.costs, strict=True)):
+        is_bounded = node.kind == "op" and tree.depends(index) == "at most"
+        flops.append(flops[-1] + is_bounded * cost.flops)
+        moved.append(moved[-1] + is_bounded * bytes_moved(cost))
+    return flops, moved
 
 
 def _none_counted(cost: Cost) -> str:
@@ -444,7 +480,7 @@ def node_parts(session: Session, node: int, steps: Steps = ()) -> tuple[float, .
                 held.roofs,
                 dtype,
                 moved,
-                is_upper_bound=is_upper_bound(tree, each),
+                depends=own_dependence(tree, each),
             )
             module, judged = tree.nodes[each].parent, spent
             if session.timings is not None:
@@ -519,8 +555,8 @@ def memory_level(session: Session) -> str:
 
 def open_roof(tree: Tree, held: Floors, node: int) -> str:
     """Say what leaves a node's own work open: the roof that could ask most; empty if nothing."""
-    if is_upper_bound(tree, node):
-        return BY_DATA
+    if (depends := own_dependence(tree, node)) is not None:
+        return WHY_OPEN[depends]
     dtype, cost = node_dtype(tree, node), certain_cost(tree, node)
     _, at_most = _floors(cost, held.roofs, dtype, own_moved(tree, held, node))
     if not at_most:
@@ -640,21 +676,19 @@ def limits(tree: Tree, ceilings: Ceilings) -> Generator[None, None, Limits]:
             cost, dtype = certain_cost(tree, index), node_dtype(tree, index)
             moved = own_moved(tree, found, index)
             codes[index], limit[index] = explained(
-                cost, found.roofs, dtype, moved, is_upper_bound=is_upper_bound(tree, index)
+                cost, found.roofs, dtype, moved, depends=own_dependence(tree, index)
             )
     return Limits(bytes(codes), limit)
 
 
-def is_upper_bound(tree: Tree, node: int) -> bool:
-    """Return whether the own work of a node is an upper bound, because its size is in the data."""
+def own_dependence(tree: Tree, node: int) -> Bounded | None:
+    """Return how the own work of a node depends on the data; "about" outweighs "at most"."""
     if not tree.bounded:
-        return False
+        return None
     at = tree.nodes[node]
     own = (node,) if at.kind == "op" or at.is_opaque else tree.children(node)
-    return any(
-        tree.bounded.get(each) == "at most" and (each == node or tree.nodes[each].kind == "op")
-        for each in own
-    )
+    found = {tree.depends(each) for each in own if each == node or tree.nodes[each].kind == "op"}
+    return "about" if "about" in found else "at most" if "at most" in found else None
 
 
 def explained(
@@ -663,7 +697,7 @@ def explained(
     dtype: str,
     moved: MoveSeconds,
     *,
-    is_upper_bound: bool = False,
+    depends: Bounded | None = None,
 ) -> tuple[int, float]:
     """Return the class of the largest floor, and the longest time that it may explain.
 
@@ -672,9 +706,9 @@ def explained(
         roofs: of the machine.
         dtype: that it computes in.
         moved: least seconds of moving its bytes.
-        is_upper_bound: FLOPs and bytes are at most what ``cost`` says.
+        depends: how the work depends on the data.
     """
-    least, at_most = _floors(cost, roofs, dtype, moved, is_upper_bound=is_upper_bound)
+    least, at_most = _floors(cost, roofs, dtype, moved, depends=depends)
     kind = max(least, key=least.__getitem__, default=None)
     largest = least[kind] if kind is not None else 0.0
     most = max(at_most.values(), default=0.0)
@@ -690,7 +724,8 @@ def explained(
 def largest_floor(tree: Tree, held: Floors, node: int) -> float | None:
     """Return the least seconds of an operator; None where another roof could ask more."""
     moved, dtype = held.moved(node, node + 1), node_dtype(tree, node)
-    least, at_most = _floors(tree.costs[node], held.roofs, dtype, moved)
+    depends = own_dependence(tree, node)
+    least, at_most = _floors(tree.costs[node], held.roofs, dtype, moved, depends=depends)
     largest = max(least.values(), default=0.0)
     return None if any(largest < most for most in at_most.values()) else largest
 
@@ -701,7 +736,7 @@ def _floors(
     dtype: str,
     moved: MoveSeconds,
     *,
-    is_upper_bound: bool = False,
+    depends: Bounded | None = None,
 ) -> tuple[dict[BoundKind, float], dict[BoundKind, float]]:
     """Return the floors that are known, and of the others what they are at most.
 
@@ -717,10 +752,12 @@ def _floors(
     if cost.ops and "overhead" not in least:
         seconds = roofs.op_seconds_at_most
         at_most["overhead"] = math.inf if seconds is None else cost.ops * seconds
-    if is_upper_bound:
+    if depends == "at most":
         for kind in ("compute", "memory"):
             if least.get(kind):
                 at_most[kind] = least.pop(kind)
+    if depends == "about":
+        return {}, dict.fromkeys(KINDS[:UNEXPLAINED], math.inf)
     return least, at_most
 
 
@@ -853,13 +890,13 @@ def _with_figures(
     certain = certain_cost(tree, node) if tree.nodes[node].is_opaque else cost
     moved = bytes_moved(certain)
     memory = held.memory_seconds(node, tree.ends[node])
-    is_most = tree.bounded.get(node) == "at most"
+    depends = tree.depends(node)
     moves = held.moved(node, tree.ends[node])
-    least, at_most = _floors(certain, held.roofs, dtype, moves, is_upper_bound=is_most)
+    least, at_most = _floors(certain, held.roofs, dtype, moves, depends=depends)
     shares = {each: time / seconds for each, time in least.items()} if seconds else {}
     no_roof: dict[BoundKind, str] = {
-        each: BY_DATA
-        if is_most and each != "overhead"
+        each: WHY_OPEN[depends]
+        if depends == "about" or (depends and each != "overhead")
         else held.roofs.sentence(_roof_name(tree, held, node, each))
         for each in at_most
     }
@@ -871,7 +908,7 @@ def _with_figures(
     elif is_container:
         reason = f"{share_text(mix[KINDS.index(kind)])} of its time is {phrase(kind)}"
         if not_decided:
-            reason += f", {share_text(not_decided)} is estimated on paper"
+            reason += f", {share_text(not_decided)} is not decided"
     elif not is_counted(cost):
         reason = why_not_counted(tree)
     elif kind == "unexplained" and cost.uncosted:
@@ -891,8 +928,8 @@ def _with_figures(
         compute_share=shares.get("compute"),
         memory_share=shares.get("memory"),
         overhead_share=shares.get("overhead"),
-        flops_per_second=None if not seconds or flops is None or is_most else flops / seconds,
-        bytes_per_second=None if not seconds or is_most else moved / seconds,
+        flops_per_second=None if not seconds or flops is None or depends else flops / seconds,
+        bytes_per_second=None if not seconds or depends else moved / seconds,
         intensity=intensity(certain),
         ridge=ridge,
         dtype=short_dtype(dtype),

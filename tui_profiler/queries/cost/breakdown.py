@@ -1,5 +1,6 @@
 """A model's operators by type, what architecture that makes it, and what bounds them."""
 
+from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -204,8 +205,8 @@ def bound_shares(session: Session) -> dict[BoundKind, BoundShare]:
     tree = session.tree
     ops: dict[BoundKind, int] = dict.fromkeys(KINDS, 0)
     flops: dict[BoundKind, int] = dict.fromkeys(KINDS, 0)
-    for _, cost in _ops(tree) if tree is not None else ():
-        found = on_paper(cost)
+    for index, (node, cost) in enumerate(_nodes(tree) if tree is not None else ()):
+        found = on_paper(tree, index) if tree is not None and node.kind == "op" else None
         if found is not None:
             ops[found.kind] += cost.ops
             flops[found.kind] += cost.flops
@@ -229,5 +230,8 @@ def bound_shares(session: Session) -> dict[BoundKind, BoundShare]:
 
 
 def _ops(tree: Tree) -> list[tuple[Node, Cost]]:
-    pairs = zip(tree.nodes, tree.costs, strict=True)
-    return [(node, cost) for node, cost in pairs if node.kind == "op"]
+    return [(node, cost) for node, cost in _nodes(tree) if node.kind == "op"]
+
+
+def _nodes(tree: Tree) -> Iterator[tuple[Node, Cost]]:
+    return zip(tree.nodes, tree.costs, strict=True)

@@ -6,7 +6,8 @@
 - Any other node is **estimated**: its share of a forward's time, with bounds. They hold as long as
   the power is never below that of the idle machine nor above what it may draw for long.
 - Where nothing counts energy, it is **on paper**: an interval from published coefficients, which
-  ranks layers and is not a measure of this machine. A multiply-add is one multiplication and one
+  ranks layers and is not a measure of this machine. Work that is an upper bound is in its upper end
+  alone; behind a value that Python read there is none. A multiply-add is one multiplication and one
   addition, every other FLOP an addition. The lower end takes each byte from a cache of 1 MB (100 pJ
   for 64 bits), the upper one from DRAM (2.6 nJ for 64 bits). Instructions, leakage, power supply
   and cooling are not in it. Source: M. Horowitz, "1.1 Computing's energy problem (and what we can
@@ -242,7 +243,12 @@ def _flops_per_joule(session: Session, joules: float) -> Figure:
         return Unknown(f"the joules are those of an average forward: {MIXED}")
     if joules <= 0:
         return Unknown("the counter did not move")
-    flops = bound.known_flops(tree.costs[0])
+    cost = tree.costs[0]
+    if (depends := tree.depends(0)) is not None:
+        if session.real is None or session.real.cost is None:
+            return Unknown(bound.WHY_OPEN[depends])
+        cost = session.real.cost
+    flops = bound.known_flops(cost)
     return Unknown(bound.why_not_counted(tree)) if flops is None else flops / joules
 
 
@@ -277,6 +283,9 @@ def _own_on_paper(tree: Tree, node: int) -> tuple[float, float] | Unknown:
     cost = bound.own_cost(tree, node)
     if not cost.ops:
         return 0.0, 0.0
+    depends = bound.own_dependence(tree, node)
+    if depends == "about":
+        return Unknown(bound.BY_VALUE)
     name = bound.node_dtype(tree, node)
     coefficients = _MULTIPLY_ADD.get(name)
     if coefficients is None:
@@ -284,7 +293,7 @@ def _own_on_paper(tree: Tree, node: int) -> tuple[float, float] | Unknown:
     arithmetic = _arithmetic(cost, *coefficients)
     moved = bound.bytes_moved(cost)
     return (
-        (arithmetic + moved * CACHE_BYTE_PICOJOULES) * _PICO,
+        (arithmetic + moved * CACHE_BYTE_PICOJOULES) * _PICO if depends is None else 0.0,
         (arithmetic + moved * DRAM_BYTE_PICOJOULES) * _PICO,
     )
 

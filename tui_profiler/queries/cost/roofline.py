@@ -181,7 +181,7 @@ def parts_of(
                 usable,
                 dtype,
                 moved[at],
-                is_upper_bound=bound.is_upper_bound(tree, nodes[at]),
+                depends=bound.own_dependence(tree, nodes[at]),
             )
         if code == UNJUDGED:
             times = {}
@@ -395,7 +395,7 @@ def figures_of(
     rates = cost.flops or bound.bytes_moved(cost)
     least = _least(tree, found, now, node)
     is_part = node in found.places
-    by_data = least is None and seconds and tree.bounded.get(node) == "at most"
+    depends = tree.depends(node) if least is None and seconds else None
     return NodeRoofline(
         name=name_of(tree, node),
         is_part=is_part,
@@ -409,7 +409,7 @@ def figures_of(
         roof_name=_roof_name(judged) if is_part else "mixed",
         least_seconds=least,
         gain=_gain(seconds, least, now.whole),
-        why=bound.BY_DATA if by_data else _why(judged, seconds, rates),
+        why=bound.WHY_OPEN[depends] if depends else _why(judged, seconds, rates),
     )
 
 
@@ -420,8 +420,8 @@ def _least(tree: Tree, found: Parts, now: Achieved, node: int) -> float | None:
     first = bisect_left(found.nodes, node)
     stop = bisect_left(found.nodes, tree.ends[node])
     timed = [place for place in range(first, stop) if now.seconds[place] > 0]
-    if any(bound.is_upper_bound(tree, found.nodes[place]) for place in timed):
-        return None  # Their FLOPs are an upper bound, and they have no least time.
+    if any(bound.own_dependence(tree, found.nodes[place]) for place in timed):
+        return None  # Their FLOPs depend on the data, and they have no least time.
     return sum(found.least[place] for place in timed) or None
 
 

@@ -16,8 +16,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tui_profiler.messages import Counter, SecondOpinion, Unknown
+from tui_profiler.queries.cost.bound import BY_VALUE
 from tui_profiler.queries.cost.totals import known_peak_bytes
 from tui_profiler.session import Session, Tree
+from tui_profiler.session.data_dependence import of_whole
 
 PUBLISHED_DECIMALS = 3
 FVCORE_SHARE = 0.001
@@ -181,6 +183,8 @@ def _macs(opinion: SecondOpinion, theirs: int, tree: Tree) -> Check:
     if hidden and theirs < rest:
         why = f"it skips {hidden}, which stands for several operators here"
         return replace(check, verdict="not compared", why=why)
+    if _is_by_value(tree):
+        return replace(check, verdict="not compared", why=f"{_apart(rest, theirs)}; {BY_VALUE}")
     return replace(check, verdict="fails", why=_apart(rest, theirs) + _where(opinion, by_name))
 
 
@@ -193,6 +197,8 @@ def _peak(opinion: SecondOpinion, theirs: int, tree: Tree) -> Check:
     off = (ours - theirs) / theirs
     holds = abs(off) <= MEMORY_SHARE or (_is_bound(tree) and ours >= theirs)
     why = "" if ours == theirs else f"predicted {abs(off):.1%} too {'high' if off > 0 else 'low'}"
+    if not holds and _is_by_value(tree):
+        return replace(check, verdict="not compared", why=f"{why}; {BY_VALUE}")
     return replace(check, verdict="holds" if holds else "fails", why=why)
 
 
@@ -206,7 +212,11 @@ def _tolerance(opinion: SecondOpinion, tree: Tree) -> str:
 
 
 def _is_bound(tree: Tree) -> bool:
-    return tree.done is not None and bool(tree.done.bounded)
+    return tree.done is not None and of_whole(tree.done.bounded) == "at most"
+
+
+def _is_by_value(tree: Tree) -> bool:
+    return tree.done is not None and of_whole(tree.done.bounded) == "about"
 
 
 def _left_out(

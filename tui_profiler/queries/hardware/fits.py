@@ -11,6 +11,7 @@
 3. What the driver, torch's kernels and fragmentation take is left free: the reserve.
 4. Split over devices, weights, cache, gradients and state are divided evenly; activations and
    allowances are whole on each.
+5. Where memory depends on the data, an upper bound that fits decides; nothing else does.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +25,7 @@ from tui_profiler.messages import Unknown, known
 from tui_profiler.queries.forward.memory import weight_bytes
 from tui_profiler.queries.hardware.data_sheets import DataSheet
 from tui_profiler.queries.hardware.on_device import NOT_TRACED, LeastTime, least_time, phases
-from tui_profiler.session import Session, Tree
+from tui_profiler.session import Bounded, Session, Tree
 
 Split: TypeAlias = Literal[2, 4, 8]
 SPLITS: tuple[Split, ...] = (2, 4, 8)
@@ -50,6 +51,8 @@ class Need(Struct, frozen=True):
     """The rest of what is alive at the peak, inputs included."""
     convolution: float
     """Allowance of rule 2: what convolutions add to the peak; 0 without any."""
+    depends: Bounded | None = None
+    """How what is not weights depends on the data."""
 
     @property
     def divided(self) -> float:
@@ -74,10 +77,19 @@ class Fit(Struct, frozen=True):
     split: Split | None
     """How many such devices hold the smallest batch together, where one does not; None where one
     does, and where eight do not."""
+    depends: Bounded | None = None
+    """How the need depends on the data."""
 
     @property
-    def fits(self) -> bool:
-        """Whether one device holds it."""
+    def fits(self) -> bool | None:
+        """Whether one device holds it; None where the data decides, by rule 5."""
+        if self.depends == "about" or (self.depends and not self.is_below):
+            return None
+        return self.is_below
+
+    @property
+    def is_below(self) -> bool:
+        """Whether the need as it is told is no more than what is free."""
         return self.need <= self.free
 
 
@@ -113,6 +125,7 @@ def _of_a_forward(tree: Tree, batch: int | None) -> Need | Unknown:
         state=0.0,
         activations=known(peak.activations) or 0.0,
         convolution=_beside_convolutions(tree),
+        depends=tree.depends(0),
     )
 
 
@@ -157,6 +170,7 @@ def _of_a_step(session: Session, trees: tuple[Tree, ...], batch: int | None) -> 
         state=state,
         activations=max(memory.peak - weights - state, 0.0),
         convolution=max((_largest_convolution(tree) for tree in trees), default=0.0),
+        depends=next((found for tree in trees if (found := tree.depends(0))), None),
     )
 
 
@@ -181,7 +195,8 @@ def fit(needs: tuple[Need, ...], sheet: DataSheet, reserve: float = RESERVE_BYTE
     free = sheet.memory_bytes - reserve
     need = first.divided + first.whole + library
     split = next((of for of in SPLITS if first.divided / of + first.whole + library <= free), None)
-    return Fit(need, free, _largest_batch(needs, free - library), None if need <= free else split)
+    largest = _largest_batch(needs, free - library)
+    return Fit(need, free, largest, None if need <= free else split, first.depends)
 
 
 def cublas_bytes(sheet: DataSheet) -> int:
@@ -212,7 +227,7 @@ def _largest_batch(needs: tuple[Need, ...], free: float) -> int | Unknown:
 
 def devices_needed(held: Fit) -> int | Unknown:
     """Return how many devices hold a model together."""
-    if held.fits:
+    if held.is_below:
         return 1
     return Unknown("it does not fit on 8 of them") if held.split is None else held.split
 

@@ -14,7 +14,7 @@
 4. FLOPs of a convolution are those of the direct algorithm. Winograd's takes fewer: a 3x3
    convolution may be above the peak by it, in float32 without matrix units.
 5. Energy is the least time at the power limit of the board.
-6. Where sizes depend on the data, traced work is an upper bound, and takes no least time.
+6. Where sizes depend on the data, traced work is an upper bound or none, and takes no least time.
 """
 
 from bisect import bisect_left
@@ -106,7 +106,7 @@ def _columns(tree: Tree, sheet: DataSheet) -> _Columns:
     opaque_end = 0
     for index, found in enumerate(tree.nodes):
         held_back = moved = alone = 0.0
-        is_sure = tree.bounded.get(index) != "at most"
+        is_sure = tree.depends(index) is None
         if is_sure and index >= opaque_end and (found.kind == "op" or found.is_opaque):
             opaque_end = tree.ends[index] if found.is_opaque else 0
             cost = certain_cost(tree, index) if found.is_opaque else tree.costs[index]
@@ -123,9 +123,7 @@ def _columns(tree: Tree, sheet: DataSheet) -> _Columns:
         memory.append(memory[-1] + (moved if moved > held_back else 0.0))
         fused.append(fused[-1] + alone)
     by_data = sorted(
-        index
-        for index, kind in tree.bounded.items()
-        if kind == "at most" and tree.nodes[index].kind == "op"
+        index for index in tree.bounded if tree.depends(index) and tree.nodes[index].kind == "op"
     )
     return _Columns(compute, memory, fused, without_peak, no_peaks, by_data)
 

@@ -123,17 +123,22 @@ def operator_time_words(session: Session, node: int) -> str:
 def _work(session: Session, node: int) -> str:
     assert session.tree is not None
     cost = session.tree.costs[node]
+    depends = session.tree.bounded.get(node)
     if cost.uncosted:
-        without, every = thousands(cost.uncosted), thousands(cost.ops)
-        return f"a lower bound, {without} of {every} operators have no formula"
-    match session.tree.bounded.get(node):
+        lacks = f"{thousands(cost.uncosted)} of {thousands(cost.ops)} operators have no formula"
+        if depends is None:
+            return f"a lower bound, {lacks}"
+        return f"estimated, {lacks}, and it depends on {_asked(session.tree)}"
+    match depends:
         case "at most":
-            return (
+            said = (
                 f"at most, it depends on {_asked(session.tree)}, whose output depends on the data"
             )
         case "about":
-            return f"estimated, {_asked(session.tree)} returned a constant instead of the data"
-    return f"counted on paper by {session.tree.method}"
+            said = f"estimated, {_asked(session.tree)} returned a constant instead of the data"
+        case None:
+            return f"counted on paper by {session.tree.method}"
+    return f"{said}; one real forward cost the same" if session.tree.is_confirmed else said
 
 
 def _without_formula(tree: Tree, node: int) -> str:
@@ -191,7 +196,7 @@ def _bound(session: Session, node: int) -> str:
 def no_class(session: Session, node: int) -> str:
     """Return why a node has no class at all, not even on paper."""
     assert session.tree is not None
-    return bound.why_not_decided(session, node) or bound.why_no_class(session.tree.costs[node])
+    return bound.why_not_decided(session, node) or bound.why_no_class(session.tree, node)
 
 
 def no_roof(ceilings: Ceilings) -> str:

@@ -127,7 +127,7 @@ def limits(tree: Tree, ceilings: Ceilings, cost: CostColumns) -> Generator[None,
             work = _own_work(tree, cost, index)
             dtype, moved = bound.node_dtype(tree, index), moved_by(roofs, work, all_weights)
             codes[index], limit[index] = bound.explained(
-                work, roofs, dtype, moved, is_upper_bound=bound.is_upper_bound(tree, index)
+                work, roofs, dtype, moved, depends=bound.own_dependence(tree, index)
             )
     return Limits(bytes(codes), limit)
 

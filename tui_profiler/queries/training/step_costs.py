@@ -14,7 +14,7 @@ from collections import Counter
 from msgspec import Struct
 
 from tui_profiler.messages import Checkpointing, Figure, PassCost, Unknown, known
-from tui_profiler.queries.cost.bound import known_macs, why_not_counted
+from tui_profiler.queries.cost.bound import WHY_OPEN, known_macs, why_not_counted
 from tui_profiler.queries.cost.ceilings import usable_roofs
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.training import NodeCost
@@ -113,6 +113,9 @@ def utilisation(session: Session) -> Utilisation:
     """Return what a measured step attains of the roof, by rule 2."""
     flops = step_flops(session)
     roof, dtype = _roof(session)
+    depends = session.tree.depends(0) if session.tree is not None else None
+    if depends is not None and not isinstance(flops, Unknown):
+        flops = Unknown(WHY_OPEN[depends])
     if isinstance(flops, Unknown):
         return Utilisation(flops, flops, dtype, roof)
     seconds = known(step_seconds(session))

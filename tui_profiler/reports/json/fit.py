@@ -15,8 +15,9 @@ from tui_profiler.queries.hardware.data_sheets import DataSheet
 from tui_profiler.queries.hardware.fits import Fit, Fitted, cublas_bytes, devices_needed, need_of
 from tui_profiler.queries.hardware.on_device import NOT_TRACED, LeastTime, Limit, least_time, phases
 from tui_profiler.reports import json_values
-from tui_profiler.session import Session
+from tui_profiler.session import Bounded, Session
 
+DEPENDS = "memory depends on the data"
 SCHEMA: Literal["tui-profiler/fit/1"] = "tui-profiler/fit/1"
 
 
@@ -81,6 +82,9 @@ class NeededMemory(json_values.Part, frozen=True):
     convolution: json_values.Size = field(name="convolution_allowance")
     """Of cuDNN's workspace: what copies of the inputs and outputs of convolutions add to the peak;
     in a training step the larger one of input and output of the largest convolution."""
+    depends: Bounded | None = field(name="bounded")
+    """How they depend on the data; null if they do not. Of an upper bound `needed_bytes` and
+    `devices` are at most, `largest_batch` is at least."""
 
 
 class FittedDevice(json_values.Part, frozen=True):
@@ -147,7 +151,7 @@ def _device(session: Session, found: Fitted) -> FittedDevice:
     return json_values.fill(
         FittedDevice,
         sheet,
-        fits=held.fits if isinstance(held, Fit) else held,
+        fits=json_values.or_why(held.fits, DEPENDS) if isinstance(held, Fit) else held,
         needed_bytes=held.need if isinstance(held, Fit) else held,
         free_bytes=held.free if isinstance(held, Fit) else held,
         cublas_allowance=cublas_bytes(sheet),

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from tui_profiler.figures.units import UNAVAILABLE, duration, energy, share, size, thousands
 from tui_profiler.formatting.text import aligned, safe
 from tui_profiler.messages import Unknown
+from tui_profiler.queries.cost.exactness import SIGNS, of_count, of_difference
 from tui_profiler.queries.hardware.fits import Fit, Fitted, Need, devices_needed, need_of
 from tui_profiler.queries.hardware.on_device import LEAST_SECONDS, LeastTime
 from tui_profiler.session import Session
@@ -50,19 +51,26 @@ def _need_lines(need: Need | Unknown, reserve: float) -> list[str]:
     return [f"memory: {said}", f"reserve: {size(reserve)} left free on each device"]
 
 
+_FITS = {True: "yes,", False: "no,", None: UNAVAILABLE}
+
+
 def _row(found: Fitted, phase: str) -> tuple[str, ...]:
     sheet, held = found.sheet, found.fit
     least = dict(found.least)[phase]
     if isinstance(held, Fit):
-        percent = share(held.need / held.free) if held.free > 0 else UNAVAILABLE
-        fits = f"yes, {percent}" if held.fits else f"no, {percent}"
+        reading = of_count(held.depends)
+        sign, opposite = SIGNS[reading], SIGNS[of_difference(reading, "")]
+        percent = sign + share(held.need / held.free) if held.free > 0 else UNAVAILABLE
+        fits = f"{_FITS[held.fits]} {percent}"
         largest = (
             UNAVAILABLE
             if isinstance(held.largest_batch, Unknown)
-            else thousands(held.largest_batch)
+            else opposite + thousands(held.largest_batch)
         )
         count = devices_needed(held)
-        devices = "above 8" if isinstance(count, Unknown) else str(count)
+        devices = "above 8" if not sign else UNAVAILABLE
+        if not isinstance(count, Unknown):
+            devices = f"{count}" if held.fits else f"{sign}{count}"
     else:
         fits = largest = devices = UNAVAILABLE
     if isinstance(least, LeastTime) and least.seconds >= LEAST_SECONDS:
@@ -97,8 +105,11 @@ def _notes(found: tuple[Fitted, ...]) -> list[str]:
     if isinstance(first, LeastTime) and first.by_data:
         notes.append(
             f"sizes of {thousands(first.by_data)} operators depend on the data: not in the minimum"
-            " times, and memory is at most this"
+            " times"
         )
+    depends = next((one.fit.depends for one in found if isinstance(one.fit, Fit)), None)
+    if depends is not None:
+        notes.append(f"memory is {depends} this: it depends on the data")
     return list(dict.fromkeys((*notes, *_why_none(found))))
 
 
@@ -107,7 +118,9 @@ def _why_none(found: tuple[Fitted, ...]) -> Iterator[str]:
     for one in found:
         if isinstance(one.fit, Fit) and isinstance(one.fit.largest_batch, Unknown):
             yield f"largest batch {UNAVAILABLE}: {safe(one.fit.largest_batch.reason)}"
-        elif isinstance(one.fit, Fit) and one.fit.free <= 0:
+        if isinstance(one.fit, Fit) and one.fit.fits is None:
+            yield f"fits {UNAVAILABLE}: memory depends on the data"
+        if isinstance(one.fit, Fit) and one.fit.free <= 0:
             yield f"fits {UNAVAILABLE}: the reserve takes all memory of {one.sheet.name}"
         for _, least in one.least:
             if isinstance(least, Unknown):

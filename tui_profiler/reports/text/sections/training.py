@@ -2,11 +2,12 @@
 
 from tui_profiler.figures.units import UNAVAILABLE, duration, quantity, share, size, thousands
 from tui_profiler.messages import PassCost, TrainingCost, Unknown, known
+from tui_profiler.queries.cost.exactness import of_count, of_flops
 from tui_profiler.queries.training import step_costs
 from tui_profiler.reports.document import Grid, Part, Section, figures, names
 from tui_profiler.reports.text.sections import figure_text
 from tui_profiler.reports.text.sections.step import verdict_words
-from tui_profiler.session import Session, Tree
+from tui_profiler.session import Bounded, Session, Tree
 
 _MOST_NAMED = 4
 _USES = {
@@ -42,11 +43,13 @@ def step_facts(session: Session) -> tuple[tuple[str, str], ...]:
         said = f"{duration(seconds)}; {verdict_words(session)}" if seconds else ""
         return (("training step", said),)
     flops, seconds = step_costs.step_flops(session), known(step_costs.step_seconds(session))
+    depends = session.tree.bounded.get(0) if session.tree is not None else None
+    mark = figure_text.words(of_count(depends))
     peak = known(step_costs.peak_bytes(session))
     told = (
         duration(seconds) if seconds else "",
-        "" if isinstance(flops, Unknown) else quantity(flops.model, "FLOP"),
-        f"peak memory {size(peak)}, predicted" if peak else "",
+        "" if isinstance(flops, Unknown) else mark + quantity(flops.model, "FLOP"),
+        f"peak memory {mark}{size(peak)}, predicted" if peak else "",
     )
     return (("training step", ", ".join(filter(None, told))),)
 
@@ -68,29 +71,31 @@ def _how(cost: TrainingCost) -> list[tuple[str, str]]:
 def _work(session: Session, tree: Tree, cost: TrainingCost) -> list[tuple[str, str]]:
     forward = tree.costs[0]
     ratio = f", {cost.backward.macs / forward.macs:.2f}× forward" if forward.macs else ""
-    step = cost.optimizer_step
+    step, depends = cost.optimizer_step, tree.bounded.get(0)
+    mark = figure_text.words(of_count(depends))
     flops = step_costs.step_flops(session)
     return [
         ("forward", figure_text.work(tree)),
-        ("backward", f"{_cost(cost.backward)}{ratio}"),
-        ("recomputed", _cost(cost.recomputed) if cost.recomputed.macs else ""),
-        ("of the loss", _cost(cost.loss_forward) if cost.loss_forward.ops else ""),
-        ("elsewhere", _cost(cost.elsewhere) if cost.elsewhere.ops else ""),
+        ("backward", f"{_cost(cost.backward, depends)}{ratio}"),
+        ("recomputed", _cost(cost.recomputed, depends) if cost.recomputed.macs else ""),
+        ("of the loss", _cost(cost.loss_forward, depends) if cost.loss_forward.ops else ""),
+        ("elsewhere", _cost(cost.elsewhere, depends) if cost.elsewhere.ops else ""),
         ("optimizer step", _cost(step) if step is not None else ""),
         (
             "model FLOPs",
-            "" if isinstance(flops, Unknown) else f"{quantity(flops.model, 'FLOP')} per step",
+            "" if isinstance(flops, Unknown) else f"{mark}{quantity(flops.model, 'FLOP')} per step",
         ),
     ]
 
 
-def _cost(cost: PassCost) -> str:
-    least = "at least " if cost.uncosted else ""
-    macs = f"{quantity(cost.macs, 'MAC')}, " if cost.macs else ""
+def _cost(cost: PassCost, depends: Bounded | None = None) -> str:
+    least = figure_text.words(of_flops(depends, is_at_least=cost.uncosted > 0))
+    mark = figure_text.words(of_count(depends))
+    macs = f"{mark}{quantity(cost.macs, 'MAC')}, " if cost.macs else ""
     flops = f"{least}{quantity(cost.flops, 'FLOP')}"
     if not cost.flops and cost.uncosted:
         flops = f"{UNAVAILABLE} FLOP"
-    return f"{macs}{flops}, {size(step_costs.bytes_of(cost))}"
+    return f"{macs}{flops}, {mark}{size(step_costs.bytes_of(cost))}"
 
 
 def _utilisation(session: Session) -> list[tuple[str, str]]:
@@ -113,7 +118,9 @@ def _memory(session: Session, tree: Tree) -> Section:
     assert session.training_memory is not None
     memory = session.training_memory.memory
     whole = step_costs.peak_bytes(session)
-    least = f"at least {size(memory.peak)}" if isinstance(whole, Unknown) else size(whole)
+    reading = of_flops(tree.bounded.get(0), is_at_least=isinstance(whole, Unknown))
+    peak = memory.peak if isinstance(whole, Unknown) else whole
+    least = f"{figure_text.words(reading)}{size(peak)}"
     at = tree.nodes[memory.at].path if 0 <= memory.at < len(tree) else ""
     forward, backward, optimizer = memory.phase_peaks
     parts: list[Part] = [
