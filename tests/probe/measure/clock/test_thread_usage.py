@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 
@@ -238,6 +239,38 @@ def test_files_of_threads_that_ended_are_closed() -> None:
         thread.start()
         thread.join()
     assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+def test_files_are_closed_at_the_end_of_a_watching_period_without_garbage_collection() -> None:
+    """Of a program that disables it; also where a forward runs at that time."""
+    model, x = nn.Linear(4, 4), torch.randn(1, 4)
+    runs, may_end = threading.Event(), threading.Event()
+
+    def hold(module: nn.Module, given: object, output: object) -> None:
+        runs.set()
+        may_end.wait(60)
+
+    gc.disable()
+    try:
+        with ThreadPoolExecutor(1) as executor:
+            executor.submit(model, x).result()
+            before = len(os.listdir("/proc/self/fd"))
+            for _ in range(5):
+                clock = ModuleClock(model)
+                clock.install()
+                model(x)
+                handle = model.register_forward_hook(hold)
+                running = executor.submit(model, x)
+                runs.wait(60)
+                clock.uninstall()
+                may_end.set()
+                running.result()
+                handle.remove()
+                runs.clear()
+                may_end.clear()
+            assert len(os.listdir("/proc/self/fd")) <= before
+    finally:
+        gc.enable()
 
 
 class Faulting(nn.Module):

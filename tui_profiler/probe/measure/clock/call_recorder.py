@@ -240,6 +240,7 @@ class Watching:
         """Record nothing any more, and forget what was recorded."""
         self._is_open = False
         self.collector.stop()
+        self._usage.close()
         self.marks.close()
         # The gate stays as it is: what was compiled meanwhile may hold the replacement, and would
         # be compiled again for other code. Open, it passes through.

@@ -21,8 +21,8 @@
    program would run first, for many milliseconds.
 6. What the collector calls runs no line of Python, or a handler of the program's signals could run
    in it: Python drops what is raised there, a ``SystemExit`` or a ``KeyboardInterrupt`` too.
-7. A file belongs to the thread that opened it: it is closed when the thread ends, and opened anew
-   in a process that was forked.
+7. A file belongs to the thread that opened it: it is closed when the thread ends or the reader is
+   closed, and opened anew in a process that was forked.
 """
 
 import contextlib
@@ -105,9 +105,13 @@ def waiting_seconds(told: bytes) -> float | None:
 
 
 class OwnSchedstat:
-    """The ``schedstat`` of the thread that opens it."""
+    """The ``schedstat`` of the thread that opens it.
 
-    def __init__(self) -> None:
+    Args:
+        is_open: False: nothing is opened, and nothing is told.
+    """
+
+    def __init__(self, *, is_open: bool = True) -> None:
         self.switches = -1
         """Context switches of the thread before the file was read last; -1: not known."""
         self.told = b""
@@ -115,7 +119,9 @@ class OwnSchedstat:
         self.reading_took = 0.0
         """Seconds of the thread's last reading, of this and all else."""
         self._buffer = ctypes.create_string_buffer(_LONGEST)
-        self._open()
+        self._process, self._file = os.getpid(), -1
+        if is_open:
+            self._open()
 
     def read(self, switches: int = -1) -> None:
         """Read it.
@@ -123,7 +129,7 @@ class OwnSchedstat:
         Args:
             switches: context switches of the thread so far; -1: not known.
         """
-        if self._process != os.getpid():
+        if self._file >= 0 and self._process != os.getpid():
             self._close()
             self._open()
         self.switches = switches
@@ -216,6 +222,7 @@ class ThreadUsageReader:
         self._clock = clock
         self._collector = collector or CollectorClock()
         self._own = threading.local()
+        self._is_open = True
         self.spent = 0.0
         """Seconds that readings took; where one was longer than ``UNDISTURBED``, it waited for a
         core in the rest."""
@@ -274,8 +281,16 @@ class ThreadUsageReader:
         """Return the file of the calling thread."""
         own: OwnSchedstat | None = getattr(self._own, "schedstat", None)
         if own is None:
-            own = self._own.schedstat = OwnSchedstat()
+            own = self._own.schedstat = OwnSchedstat(is_open=self._is_open)
         return own
+
+    def close(self) -> None:
+        """Close the files of all threads, at once: garbage is collected when the program likes.
+
+        A thread that is in a reading ends it with its file still open.
+        """
+        self._is_open = False
+        self._own = threading.local()
 
     def read_undisturbed(self) -> Reading:
         """Return the same, read without losing the core: what is used next is all that follows."""
