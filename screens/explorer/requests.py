@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from tui_profiler import messages
 from tui_profiler.formatting.text import safe
 from tui_profiler.queries.panel.cached_tree import is_remembered
+from tui_profiler.queries.panel.state import awaited_forward
 from tui_profiler.queries.time.forward_kinds import (
     model_label,
     next_model,
@@ -105,8 +106,10 @@ class Requests:
     def next_model(self) -> str:
         """Show the next model that the program calls, and keep it."""
         model = next_model(self._session())
-        if self._session().tree is None:
+        if self._session().tree is None or awaited_forward(self._session()) is not None:
             return self._request(messages.ShowModel(""), "the next model that runs is shown")
+        if model is None and run_models(self._session()):
+            return "the other models were deleted"
         if model is None:
             return "the program has called no other model yet"
         self._view_pause.held = None

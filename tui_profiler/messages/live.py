@@ -196,6 +196,8 @@ class RunModel(OnWire, frozen=True):
     parameters: int = 0
     share: float | None = None
     """Of the time in calls of all models; None until it is measured."""
+    deleted: bool = False
+    """Whether the program has deleted it."""
 
 
 class LoopState(OnWire, frozen=True):

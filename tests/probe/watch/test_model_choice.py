@@ -18,7 +18,7 @@ from tests.probe.watch.watched_model import (  # noqa: F401
 from tests.viewer import Viewer, place_of
 from tui_profiler.probe.process.interpreter_lock import is_locked
 from tui_profiler.probe.watch.listener import Loop
-from tui_profiler.probe.watch.model_choice import SETTLED_SECONDS, ModelChoice
+from tui_profiler.probe.watch.model_choice import MOST_MET, SETTLED_SECONDS, ModelChoice
 from tui_profiler.probe.watch.observer import Observer
 from tui_profiler.probe.watch.server import Server
 from tui_profiler.probe.watch.watch import program
@@ -124,6 +124,20 @@ def test_a_model_is_what_has_parameters_and_is_called_by_no_other() -> None:
     assert found == [True, False]
     assert ModelChoice().is_model(Asking(lambda: None))
     assert not ModelChoice().is_model(without)
+
+
+def test_a_program_may_rebuild_its_model_as_often_as_it_likes() -> None:
+    where, other = ModelChoice(), nn.Linear(2, 3)
+    where.note(other)
+    for number in range(1, 200):
+        model = nn.Linear(2, 2 if number % 2 else 4)
+        where.note(model)
+        shown, *others = where.models(model, {})
+        assert (shown.index, shown.parameters) == (number + 1, 6 if number % 2 else 12)
+        assert [one.deleted for one in others] == [False, *[True] * min(number - 1, 2)]
+        if number > 2 * MOST_MET:
+            assert len(where._seen) == MOST_MET
+        del model
 
 
 @pytest.mark.parametrize(("seconds", "is_model"), [(60.0, True), (0.0, False)])

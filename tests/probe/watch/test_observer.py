@@ -30,6 +30,8 @@ from tui_profiler.probe.watch.model_choice import SETTLED_SECONDS, ModelChoice, 
 from tui_profiler.probe.watch.observer import Observer
 from tui_profiler.probe.watch.watch import program
 from tui_profiler.queries.cost.totals import why_no_times
+from tui_profiler.queries.panel.phrases import last_events
+from tui_profiler.queries.panel.state import awaited_forward, state
 from tui_profiler.queries.time import forward_kinds
 from tui_profiler.session import EMPTY, Session, apply
 
@@ -447,6 +449,42 @@ def test_a_pattern_that_no_model_has_says_which_there_are() -> None:
                 == "waits: no model called so far is Nope: First#1 model"
             )
         )
+    finally:
+        script.close()
+
+
+def test_a_chosen_model_that_was_deleted_is_said_to_be_awaited_in_vain() -> None:
+    """The older figures stay on screen: the header must not call them live."""
+    script, model = Script(), First(lambda: None)
+    try:
+        script.ask(Observe())
+        for _ in range(2):
+            other = Second(lambda: None)
+            for _ in range(4):
+                model(X)
+                other(X)
+                script.step()
+            del other
+        model(X)
+        script.step()
+        session = script.look()
+        assert [one.deleted for one in forward_kinds.run_models(session)] == [False, True]
+        assert forward_kinds.next_model(session) is None
+
+        script.ask(ShowModel("Second#1"))
+        for _ in range(3):
+            model(X)
+            script.step()
+        session = script.look()
+        shown = state(session, script.observer.now())
+        assert (shown.kind, shown.words) == ("waiting", "waiting for a forward")
+        assert "Second#1 was deleted" in last_events(session)[0]
+
+        script.ask(ShowModel(""))
+        for _ in range(3):
+            model(X)
+            script.step()
+        script.until(lambda session: awaited_forward(session) is None)
     finally:
         script.close()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from tests.screens.panel_session import LOADING, TRACED, folded, live
-from tui_profiler.messages import Ended, Failed, LoopState, StageStarted
+from tui_profiler.messages import Ended, Failed, Hello, LoopState, Program, StageStarted
+from tui_profiler.messages.live import WAITS
 from tui_profiler.queries.panel.failure import still_known, trouble
 from tui_profiler.queries.panel.phrases import last_events
 from tui_profiler.queries.panel.state import is_stale, state
@@ -68,3 +69,15 @@ def test_what_was_never_run_has_not_finished():
     shown = state(session, 9.0)
     assert (shown.words, shown.detail) == ("not run", "parameters only")
     assert last_events(session) == ("not run: parameters only",)
+
+
+def test_figures_of_forwards_before_the_awaited_one_are_not_live():
+    program = Program("svc", 7, "serve.py", 1.0, 0.0)
+    attached = replace(live(), hello=Hello(1, 7, (), program=program))
+    again = folded((StageStarted("trace", 20.0, f"{WAITS}Net#1 m was deleted"),), attached)
+    shown = state(again, 24.0)
+    assert (shown.kind, shown.words, shown.detail) == ("waiting", "waiting for a forward", "4 s")
+    assert last_events(again)[-1] == "Net#1 m was deleted"
+    over = folded((LoopState("finished", 25.0, None, "the model was deleted"),), again)
+    assert state(over, 26.0).words == "finished"
+    assert last_events(over) != last_events(again)

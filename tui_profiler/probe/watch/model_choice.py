@@ -11,8 +11,9 @@ import sys
 import time
 import types
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -60,9 +61,19 @@ class _CalledModel:
     looks: int = 0
     """How often its path was looked for."""
 
+    @property
+    def alike(self) -> tuple[str, str, int]:
+        """What those that are gone have in common where they count as one."""
+        return self.kind, self.path, self.parameters
+
     def matches(self, pattern: str) -> bool:
         names = (self.kind, f"{self.kind}#{self.index}", self.path)
         return any(name == pattern or fnmatchcase(name, pattern) for name in names if name)
+
+    @property
+    def label(self) -> str:
+        """What it is called in a sentence."""
+        return f"{self.kind}#{self.index} {self.path}".rstrip()
 
     def count(self) -> int:
         """Return the number of parameters; 0 where it was gone before they were counted."""
@@ -94,7 +105,9 @@ class ModelChoice:
         """Whether it was noticed by what is looked at not being called."""
         self._loops: tuple[Loop, ...] = ()
         self._seen: list[_CalledModel] = []
-        """Models that were called, by any thread."""
+        """Models that were called, by any thread; of so many those that are gone are forgotten."""
+        self._called: Counter[str] = Counter()
+        """How many models of each class were called."""
 
     def is_model(self, module: nn.Module) -> bool:
         """Tell whether a call that begins on this thread is one of a model, not of its part."""
@@ -122,30 +135,39 @@ class ModelChoice:
 
     def note(self, model: nn.Module) -> None:
         """Take note of a model that is run."""
-        met = self._find(model)
-        if met is None and len(self._seen) < MOST_MET:
-            met = self._add(model)
+        met = self._find(model) or self._add(model)
         if met is not None:
             met.is_run = True
 
     def _find(self, model: nn.Module) -> _CalledModel | None:
         return next((one for one in list(self._seen) if one.ref() is model), None)
 
-    def _add(self, model: nn.Module) -> _CalledModel:
+    def _add(self, model: nn.Module) -> _CalledModel | None:
+        """Return what is known of a model that was not met before; None of too many."""
+        if len(self._seen) >= MOST_MET and not self._forget_one():
+            return None
         kind = class_name(model)
         for gone in list(self._seen):
             if gone.key == id(model):
                 gone.key = 0
-        index = 1 + sum(one.kind == kind for one in list(self._seen))
-        met = _CalledModel(weakref.ref(model), kind, id(model), index)
+        self._called[kind] += 1
+        met = _CalledModel(weakref.ref(model), kind, id(model), self._called[kind])
         self._seen.append(met)
         return met
 
+    def _forget_one(self) -> bool:
+        """Forget one that is gone, of those that count as one the first; False where none is."""
+        gone = [one for one in list(self._seen) if one.ref() is None]
+        if not gone:
+            return False
+        alike = Counter(one.alike for one in gone)
+        with suppress(ValueError):  # Another thread has forgotten it.
+            self._seen.remove(next((one for one in gone if alike[one.alike] > 1), gone[0]))
+        return True
+
     def _known(self, model: nn.Module) -> _CalledModel | None:
         """Return what is known of a model, with its path where this thread's stack tells it."""
-        met = self._find(model)
-        if met is None and len(self._seen) < MOST_MET:
-            met = self._add(model)
+        met = self._find(model) or self._add(model)
         if met is not None and not met.path and met.looks < _MOST_LOOKS:
             met.looks += 1
             met.path = variable_path(model)
@@ -162,8 +184,7 @@ class ModelChoice:
         for one in sorted(met, key=lambda one: one.ref() is not root):
             model = one.ref()
             if model is root or id(model) not in own:
-                alike = (one.kind, one.path, one.parameters)
-                found.setdefault(alike if model is None else one, one)
+                found.setdefault(one.alike if model is None else one, one)
         return list(found.values())
 
     def others(self, root: nn.Module) -> tuple[str, ...]:
@@ -190,6 +211,7 @@ class ModelChoice:
                 one.count(),
                 # One that was not called since the clock is on may have been before.
                 round(seconds[one.key] / whole, 2) if whole > 0 and one.key in seconds else None,
+                one.ref() is None,
             )
             for one in met
         )
@@ -219,7 +241,11 @@ class ModelChoice:
         met = [one for one in list(self._seen) if one.is_run]
         if not self.chosen or not met:
             return ""
-        names = (f"{one.kind}#{one.index} {one.path}".rstrip() for one in met[:_MOST_NAMED])
+        chosen = [one for one in met if one.matches(self.chosen)]
+        if chosen:
+            is_gone = all(one.ref() is None for one in chosen)
+            return writable(f"{chosen[0].label} {'was deleted' if is_gone else 'is not called'}")
+        names = (one.label for one in met[:_MOST_NAMED])
         more = f" and {len(met) - _MOST_NAMED} more" if len(met) > _MOST_NAMED else ""
         return writable(f"no model called so far is {self.chosen}: {', '.join(names)}{more}")
 

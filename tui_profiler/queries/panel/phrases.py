@@ -4,11 +4,18 @@ from tui_profiler.figures import units
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import LoadSpec, Overhead
 from tui_profiler.messages.failure import SCRIPT
+from tui_profiler.messages.live import WAITS
 from tui_profiler.queries.cost.bound import known_macs
 from tui_profiler.queries.cost.exactness import SIGNS, of_count
 from tui_profiler.queries.panel.cached_tree import age, is_remembered, when_replaced
 from tui_profiler.queries.panel.playback import damage, origin
-from tui_profiler.queries.panel.state import ended_text, running_stage, seconds_text, stage_name
+from tui_profiler.queries.panel.state import (
+    awaited_forward,
+    ended_text,
+    running_stage,
+    seconds_text,
+    stage_name,
+)
 from tui_profiler.queries.time.forward_kinds import inputs, notes, phase
 from tui_profiler.queries.time.modes import is_training
 from tui_profiler.session import Session
@@ -86,8 +93,12 @@ def last_events(session: Session) -> tuple[str, ...]:
         return (f"{long}  ctrl+r restarts it", f"{short}  ctrl+r restarts it", short)
     if is_remembered(session) and session.failure is None:
         return cached_events(age(session), when_replaced(session))
-    # What figures leave out matters more than what happened last.
     has_failed_before = session.failure is not None
+    awaited = awaited_forward(session)
+    if awaited is not None and not has_failed_before:
+        why = safe(awaited.detail.removeprefix(WAITS))
+        return (f"{why}; figures are of the forwards before", why)
+    # What figures leave out matters more than what happened last.
     return (() if has_failed_before else notes(session)) or (_last_event(session),)
 
 

@@ -46,6 +46,18 @@ def running_stage(session: Session) -> StageRecord | None:
     return next((record for record in reversed(session.stages) if record.seconds is None), None)
 
 
+def awaited_forward(session: Session) -> StageRecord | None:
+    """Return the stage in which a program's next forward is waited for beside an older tree.
+
+    The older figures stay until it comes. None where it is not waited for.
+    """
+    stage, loop = running_stage(session), session.loop
+    if stage is None or stage.stage != "trace" or session.tree is None or not is_program(session):
+        return None
+    is_over = session.ended is not None or (loop is not None and loop.state == "finished")
+    return None if is_over else stage
+
+
 def is_stale(session: Session, now: float) -> bool:
     """Tell whether nothing was heard for so long that figures are old, though the probe lives."""
     over = session.ended is not None or session.heard_at <= 0
@@ -87,6 +99,9 @@ def _working(session: Session, now: float) -> State:
     if loop is not None and loop.state == "paused":
         words = safe(loop.detail) or "model paused"
         return State("held", words, whole_seconds(now - loop.at))
+    awaited = awaited_forward(session)
+    if awaited is not None:
+        return State("waiting", "waiting for a forward", whole_seconds(now - awaited.started_at))
     if loop is not None and loop.state == "waiting":
         return State("waiting", "no forward", whole_seconds(now - loop.at))
     if loop is not None and loop.state == "finished":

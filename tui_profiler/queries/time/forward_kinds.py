@@ -84,7 +84,8 @@ def notes(session: Session) -> tuple[str, ...]:
     children = (*children_words(session), *_decode_words(session))
     if not models:
         return (*forwards, *children)
-    can_choose = session.hello is not None and "ShowModel" in session.hello.accepts
+    is_choice = session.hello is not None and "ShowModel" in session.hello.accepts
+    can_choose = is_choice and next_model(session) is not None
     key = (f"{models}; V shows the next",) if can_choose and not forwards else ()
     return (*key, *(f"{models}  {words}" for words in forwards), models, *children)
 
@@ -149,12 +150,16 @@ def model_label(model: RunModel, models: tuple[RunModel, ...]) -> str:
 
 
 def next_model(session: Session) -> RunModel | None:
-    """Return the model to look at after this one, so that all come in turn; None where alone."""
-    models = run_models(session)
-    if not models:
+    """Return the model to look at after this one, so that all come in turn; None where alone.
+
+    Those that were deleted have no next forward.
+    """
+    shown, *others = run_models(session) or (None,)
+    there = [one for one in others if one is not None and not one.deleted]
+    if shown is None or not there:
         return None
-    in_turn = sorted(models, key=lambda one: (one.type, one.index))
-    return in_turn[(in_turn.index(models[0]) + 1) % len(in_turn)]
+    in_turn = sorted((shown, *there), key=lambda one: (one.type, one.index))
+    return in_turn[(in_turn.index(shown) + 1) % len(in_turn)]
 
 
 def models_words(session: Session) -> str:
@@ -163,10 +168,14 @@ def models_words(session: Session) -> str:
     others = models[1:]
     if not others:
         return ""
-    labels = ((model_label(one, models), one.share) for one in others[:_MOST_NAMES])
-    shown = ", ".join(name if part is None else f"{name} {share(part)}" for name, part in labels)
+    shown = ", ".join(_one_of_others(one, models) for one in others[:_MOST_NAMES])
     more = f" and {len(others) - _MOST_NAMES} more" if len(others) > _MOST_NAMES else ""
     return f"also ran {shown}{more}, not shown"
+
+
+def _one_of_others(model: RunModel, models: tuple[RunModel, ...]) -> str:
+    part = "" if model.share is None else f" {share(model.share)}"
+    return f"{model_label(model, models)}{part}{' (deleted)' if model.deleted else ''}"
 
 
 def phase(session: Session) -> Phase:

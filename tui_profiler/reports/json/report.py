@@ -171,6 +171,8 @@ class ModelOfProgram(json_values.Closed, frozen=True):
     """Share of the time in all models' calls."""
     shown: bool
     """Whether it is the reported model."""
+    deleted: bool
+    """Whether the program has deleted it."""
 
 
 class TraceAttempt(json_values.Part, frozen=True):
