@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import struct
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import get_args
 
 import msgspec
@@ -302,6 +305,23 @@ def test_a_request_survives_a_round_trip(request_: messages.Request) -> None:
 def pieces(data: bytes, cuts: list[int]) -> Iterator[bytes]:
     edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
     return (data[start:end] for start, end in itertools.pairwise(edges))
+
+
+def test_threads_that_decode_at_the_same_time_read_the_types_of_messages_once() -> None:
+    """msgspec crashes in a thread that meets a type which another one has half read."""
+    before, start = sys.getswitchinterval(), Barrier(8)
+    wire._of_messages.cache_clear()
+
+    def decoder(number: int) -> object:
+        start.wait(60)
+        return wire.message_decoder()._decode.__self__  # type: ignore[attr-defined] # of msgspec
+
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(8) as executor:
+            assert len(set(map(id, executor.map(decoder, range(8))))) == 1
+    finally:
+        sys.setswitchinterval(before)
 
 
 @given(st.lists(st.integers(min_value=0), max_size=30))

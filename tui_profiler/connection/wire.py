@@ -8,6 +8,7 @@
 """
 
 import struct
+import threading
 from collections.abc import Iterator
 from functools import cache
 from typing import Generic, TypeVar
@@ -98,14 +99,25 @@ class Decoder(Generic[_T]):
 
 def message_decoder() -> Decoder[Message]:
     """Return a decoder of what a probe sends."""
-    # msgspec accepts a union at run time, which no annotation describes.
-    decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
-    return Decoder(decoder)
+    # A type is half read where another thread decodes it at the same time: msgspec then crashes.
+    with _READING:
+        return Decoder(_of_messages())
 
 
 def request_decoder() -> Decoder[Request]:
     """Return a decoder of what a viewer asks."""
     return Decoder(_of_requests(), MAX_REQUEST_BYTES)
+
+
+_READING = threading.Lock()
+"""Held while the annotations of messages are read. Not for requests: a program may fork, and has
+read theirs before its first viewer (``preload.py``)."""
+
+
+@cache
+def _of_messages() -> msgspec.msgpack.Decoder[Message]:
+    # msgspec accepts a union at run time, which no annotation describes.
+    return msgspec.msgpack.Decoder(Message)
 
 
 @cache
