@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import gc
 import os
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -143,3 +145,36 @@ except BrokenPipeError:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout == "went on\n"
+
+
+def test_messages_leave_no_garbage_in_cycles() -> None:
+    """In a program that disables garbage collection it would stay."""
+    own, peer = pair()
+    sizes = range(2_000, 2_100)
+    with peer:
+        own.send_all(b"x")
+        peer.sendall(b"x")
+        own.receive(4_096)
+        peer.recv(1)
+        gc.collect()
+        gc.disable()
+        try:
+            for size in sizes:
+                own.send_all(bytes(size))
+                assert len(peer.recv(size, socket.MSG_WAITALL)) == size
+                peer.sendall(b"x")
+                assert own.receive(4_096) == b"x"
+            assert gc.collect() < len(sizes)
+        finally:
+            gc.enable()
+            own.close()
+
+
+def test_a_long_message_arrives_whole_and_in_order() -> None:
+    own, peer = pair()
+    content = os.urandom(3 * 256 * 1024 + 17)
+    with peer, ThreadPoolExecutor(1) as executor:
+        sending = executor.submit(own.send_all, content)
+        assert peer.recv(len(content), socket.MSG_WAITALL) == content
+        sending.result()
+        own.close()

@@ -9,6 +9,7 @@
 2. Nothing here waits inside of ``recv`` or ``send``: the kernel begins those again after a signal,
    by the number. What waits is ``poll``, which does nothing to what it waits for.
 3. SIGPIPE is never raised: a program may end by it.
+4. No garbage in cycles: a program that disables garbage collection would keep it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import os
 import select
 import socket
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Protocol
 
 WAIT_SECONDS = 1.0
@@ -28,6 +29,8 @@ WAIT_SECONDS = 1.0
 _SO_COOKIE = 57
 """A number that no other socket ever gets; asm-generic/socket.h, since Linux 4.12."""
 _COOKIE_BYTES = 8
+_PIECE_BYTES = 256 * 1024
+"""Written at once, at most: more than a socket takes."""
 
 
 class OwnSocket:
@@ -49,15 +52,14 @@ class OwnSocket:
 
     def send(self, content: bytes) -> int:
         """Return how many bytes were written; ``BlockingIOError`` where there is no room."""
-        return self._send(ctypes.create_string_buffer(content, len(content)), 0)
+        return self._send(content, 0)
 
     def send_all(self, content: bytes) -> None:
         """Write everything, and wait for room."""
-        whole = ctypes.create_string_buffer(content, len(content))
         written = 0
         while written < len(content):
             try:
-                written += self._send(whole, written)
+                written += self._send(content, written)
             except BlockingIOError:
                 self._wait(select.POLLOUT)
 
@@ -70,7 +72,7 @@ class OwnSocket:
 
     def receive_at_once(self, most: int) -> bytes:
         """Return the bytes that are there; ``BlockingIOError`` where there are none yet."""
-        there = ctypes.create_string_buffer(most)
+        there = _room_of(most)()
         return ctypes.string_at(there, self._use(_recv, there, most, socket.MSG_DONTWAIT))
 
     def accept(self) -> socket.socket:
@@ -92,9 +94,10 @@ class OwnSocket:
         """Return its number, to be waited for; -1 once it is known not to be ours."""
         return self._socket.fileno()
 
-    def _send(self, whole: ctypes.Array[ctypes.c_char], begin: int) -> int:
+    def _send(self, content: bytes, begin: int) -> int:
+        piece = content[begin : begin + _PIECE_BYTES]
         flags = socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT
-        return self._use(_send, ctypes.byref(whole, begin), len(whole) - begin, flags)
+        return self._use(_send, piece, len(piece), flags)
 
     def _use(self, function: _Function, *arguments: object) -> int:
         """Return what a function of the C library returns for our number, if it is ours.
@@ -128,6 +131,12 @@ class OwnSocket:
         asked = select.poll()
         asked.register(self._socket, event)
         asked.poll(WAIT_SECONDS * 1000)
+
+
+@cache
+def _room_of(size: int) -> type[ctypes.Array[ctypes.c_char]]:
+    # One type for each size, which is garbage in a cycle: not one for each message (rule 4).
+    return ctypes.c_char * size
 
 
 class _Function(Protocol):
