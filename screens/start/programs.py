@@ -79,11 +79,26 @@ def choose(who: str) -> Found:
     Raises:
         AttachError: there is none, or there are several.
     """
-    fitting = candidates(listening(who), who)
+    return one_of(candidates(listening(who), who), who)
+
+
+def one_of(fitting: list[Found], who: str) -> Found:
+    """Return the one that is meant.
+
+    A process id means the process: where it was attached to before it called ``watch``, the
+    listener that shows whatever it runs.
+
+    Raises:
+        AttachError: there are several.
+    """
+    is_one_process = len({one.place.pid for one in fitting}) == 1
+    if is_one_process and who.isdecimal():
+        of_process = [one for one in fitting if one.program is not None and one.program.model]
+        fitting = of_process if len(of_process) == 1 else fitting
     if len(fitting) > 1:
-        one_process = len({one.place.pid for one in fitting}) == 1
-        remedy = "the name of its model" if one_process else "its process id"
-        raise AttachError(f"several programs fit: {_names(fitting)}", remedy)
+        what = f"several {'models' if is_one_process else 'programs'} can be attached to"
+        remedy = f"one of these {'names' if is_one_process else 'process ids'}"
+        raise AttachError(f"{what}: {_names(fitting)}", remedy)
     return fitting[0]
 
 

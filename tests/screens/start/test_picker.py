@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from screens.settings.preferences import Preferences
 from screens.start.picker import Picker
-from screens.start.programs import matching
+from screens.start.programs import matching, one_of
 from tests.screens.screen_text import screen_text
 from tui_profiler.connection.sockets import Place
 from tui_profiler.messages import Program
-from tui_profiler.source.attached import Found
+from tui_profiler.source.attached import AttachError, Found
 
 
 def found(pid: int, name: str, command: str, watched: float) -> Found:
@@ -112,3 +113,20 @@ async def test_a_program_that_does_not_listen_is_asked_about_first(size: tuple[i
         assert "start a listener" not in lines()[-1]
         await pilot.press("enter", "enter")
     assert app.return_value == UNPREPARED
+
+
+def test_a_process_id_means_the_listener_of_the_process_beside_a_watched_model() -> None:
+    """It was attached to by its process id, and called ``watch`` later."""
+    named = found(7, "encoder", "late.py", 1.0)
+    whole = found(7, "late.py", "late.py", 9.0)
+    assert named.program is not None
+    assert whole.program is not None
+    whole = whole._replace(program=replace(whole.program, model="Sequential"))
+    assert one_of([named, whole], "7") is whole
+    assert one_of([named], "7") is named
+    with pytest.raises(AttachError, match=r"several models .* encoder \(pid 7\), late.py") as two:
+        one_of([named, whole], "")
+    assert two.value.instead == "one of these names"
+    with pytest.raises(AttachError, match="several programs") as more:
+        one_of([named, found(8, "encoder", "late.py", 1.0)], "encoder")
+    assert more.value.instead == "one of these process ids"
