@@ -203,6 +203,14 @@ def in_order(found: Iterable[Found], column: str, *, descending: bool) -> tuple[
 
 
 def _names(found: Iterable[Found]) -> str:
-    names = [f"{one.program.name} (pid {one.place.pid})" for one in found if one.program]
+    names = [
+        f"{one.program.name} (pid {one.place.pid}{_rank(one.program)})"
+        for one in found
+        if one.program
+    ]
     more = len(names) - _MOST_NAMED
     return ", ".join(map(safe, names[:_MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
+
+
+def _rank(program: Program) -> str:
+    return "" if program.rank is None else f", rank {program.rank} of {program.ranks}"

@@ -130,3 +130,11 @@ def test_a_process_id_means_the_listener_of_the_process_beside_a_watched_model()
     with pytest.raises(AttachError, match="several programs") as more:
         one_of([named, found(8, "encoder", "late.py", 1.0)], "encoder")
     assert more.value.instead == "one of these process ids"
+    ranks = [
+        found(pid, "net", "ddp.py", 1.0)._replace(
+            program=Program("net", pid, "ddp.py", 0.0, 1.0, rank=pid - 7, ranks=2)
+        )
+        for pid in (7, 8)
+    ]
+    with pytest.raises(AttachError, match=r"pid 7, rank 0 of 2\), net \(pid 8, rank 1 of 2"):
+        one_of(ranks, "net")
