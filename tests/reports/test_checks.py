@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -127,11 +128,11 @@ def test_what_is_not_known_gives_the_reason_of_the_report(text: str, why: str) -
         ("total_macs<=five", "is not a number"),
         ("total_macs<=5Q", "is not a limit for total_macs, which is a number"),
         ("total_macs<=5ms", "is not a limit for total_macs, which is a number"),
-        ("latency.p50_s<=5M", "which is seconds"),
+        ("latency.p50_s<=5M", "which is a time: write 0.5, 0.5s, 10ms"),
         ("total_macs<=5%", "is not a limit for total_macs, which is a number"),
-        ("latency.p50_s<=5%", "which is seconds"),
-        ("peak_memory.total<=5%", "which is bytes"),
-        ("peak_memory.total<=5s", "which is bytes"),
+        ("latency.p50_s<=5%", "which is a time: write 0.5, 0.5s, 10ms"),
+        ("peak_memory.total<=5%", "which is in bytes: write 5000, 512MiB"),
+        ("peak_memory.total<=5s", "which is in bytes: write 5000, 512MiB"),
         ("overhead.ratio<=5K", "which is a share of 0 to 1"),
         ("parameters.tensors[fc].moments.sparsity<=5K", "which is a share of 0 to 1"),
         ("latncy.p50_s<=1", "near it are latency.p50_s"),
@@ -139,8 +140,14 @@ def test_what_is_not_known_gives_the_reason_of_the_report(text: str, why: str) -
         ("latency.p50<=1", "near it are latency.p50_s"),
         ("macs<=1", "near it are"),
         ("peak_memory<=1", "has several figures: peak_memory.parameters"),
-        ("layers[conv]<=1", "has several figures: layers[].name"),
+        ("layers[conv]<=1", "has several figures: layers[conv].name"),
         ("layers.macs<=1", "no report has layers.macs"),
+        ("layers<=1", "is a list: write one entry of it, such as layers[0].name"),
+        ("layers[].macs<=1", "write in [] which entries"),
+        (
+            "serving.first_token_p95_bucket_s<=0.5",
+            "is a list: write one entry of it, such as serving.first_token_p95_bucket_s[0]",
+        ),
         ("layers[conv]macs<=1", "is not a path such as"),
         (".total_macs<=1", "is not a path such as"),
         ("total_macs=<1", "is not a check"),
@@ -202,15 +209,70 @@ def test_the_paths_are_those_of_the_schema() -> None:
 
 
 def test_no_time_is_taken_for_a_rate_and_no_count_for_a_size() -> None:
-    assert quantity_of("throughput.per_s") == "number"
+    assert quantity_of("throughput.per_s") == "rate"
     assert quantity_of("parameters.tensors[].width.error") == "share"
     assert quantity_of("parameters.tensors[].channels.pruned[].loss") == "share"
     assert quantity_of("tracer.attempts[].error") == "number"
-    assert quantity_of("hardware.sample.gpus[].pcie_sent_bytes_per_s") == "bytes"
+    assert quantity_of("hardware.sample.gpus[].pcie_sent_bytes_per_s") == "bandwidth"
     assert quantity_of("energy.forward.seconds") == "time"
     assert quantity_of("layers[].memory") == "bytes"
     assert quantity_of("bottlenecks.memory.ops") == "number"
     assert quantity_of("phases[].peak_memory.total") == "bytes"
+    assert quantity_of("train.memory.checkpointing[].recomputed_flops") == "work"
+
+
+UNITS = {
+    "time": ("10ms", 0.01),
+    "bytes": ("2GiB", 2 * 2**30),
+    "bandwidth": ("10GB/s", 1e10),
+    "share": ("50%", 0.5),
+    "work": ("5GFLOP", 5e9),
+    "speed": ("5TFLOP/s", 5e12),
+    "rate": ("800/s", 800.0),
+    "energy": ("500mJ", 0.5),
+    "power": ("0.3kW", 300.0),
+    "frequency": ("1.5GHz", 1.5e9),
+    "temperature": ("80C", 80.0),
+    "mass": ("500mg", 0.5),
+    "number": ("5k", 5e3),
+}
+
+
+def test_every_figure_takes_the_units_that_it_is_counted_in_and_names_them() -> None:
+    """An entry of a list too: no unit was taken behind ``[1]``."""
+    for path in known_paths():
+        text, value = UNITS[quantity_of(path)]
+        assert parse_limit("<=", text, path).value == pytest.approx(value)
+        with pytest.raises(CheckError) as refused:
+            parse_limit("<=", "1 parsec", path)
+        proposals = re.split(r", | or ", str(refused.value).partition(": write ")[2])
+        assert len(proposals) > 1
+        for one in proposals:
+            assert parse_limit("<=", one, path).value is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "quantity"),
+    [
+        ("serving.first_token_p95_bucket_s[]", "time"),
+        ("generation.cache.layers_bytes[]", "bytes"),
+        ("train.memory.peak", "bytes"),
+        ("train.mfu", "share"),
+        ("serving.kv_cache_usage", "share"),
+        ("hardware.sample.gpus[].power_w", "power"),
+        ("energy.forward.joules", "energy"),
+        ("hardware.sample.gpus[].temperature_celsius", "temperature"),
+    ],
+)
+def test_what_a_figure_is_counted_in(path: str, quantity: str) -> None:
+    assert path in known_paths()
+    assert quantity_of(path) == quantity
+
+
+def test_a_unit_behind_an_index_is_compared() -> None:
+    report = {**RUN, "serving": {"first_token_p95_bucket_s": [0.1, 0.25]}}
+    assert outcome("serving.first_token_p95_bucket_s[1]<=500ms", report).holds
+    assert not outcome("serving.first_token_p95_bucket_s[1]<=200ms", report).holds
 
 
 def test_the_table_has_every_check() -> None:

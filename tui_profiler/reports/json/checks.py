@@ -19,17 +19,82 @@ from msgspec import Struct
 from tui_profiler.reports.json.report import Report
 from tui_profiler.reports.json_values import Json, paths
 
-Quantity: TypeAlias = Literal["time", "bytes", "share", "number"]
+Quantity: TypeAlias = Literal[
+    "time",
+    "bytes",
+    "bandwidth",
+    "share",
+    "work",
+    "speed",
+    "rate",
+    "energy",
+    "power",
+    "frequency",
+    "temperature",
+    "mass",
+    "number",
+]
 
-_NUMBER = re.compile(r"([-+]?(?:\d[\d_]*)?\.?\d+(?:[eE][-+]?\d+)?|[-+]?\d+\.)\s*([A-Za-zµμ%]*)")
+_NUMBER = re.compile(r"([-+]?(?:\d[\d_]*)?\.?\d+(?:[eE][-+]?\d+)?|[-+]?\d+\.)\s*([A-Za-zµμ%°/]*)")
 _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _BINARY = {f"{prefix}i": 1024.0**power for power, prefix in enumerate("KMGTPE", start=1)}
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
-_SHARES = (
-    *("share", "ratio", "interval[]", "utilisation", "core_utilisation[]", "closure"),
-    *("fragmentation", "parallel_efficiency", "sparsity", "pruned[].loss", "prunable"),
+_SMALL = {"m": 1e-3, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "n": 1e-9}
+_SYMBOLS: Mapping[Quantity, tuple[str, ...]] = {
+    "bytes": ("B",),
+    "bandwidth": ("B/s", "B"),
+    "work": ("FLOPs", "FLOP", "MACs", "MAC"),
+    "speed": ("FLOP/s", "FLOPS"),
+    "rate": ("/s",),
+    "energy": ("J",),
+    "power": ("W",),
+    "frequency": ("Hz",),
+    "temperature": ("°C", "C"),
+    "mass": ("g",),
+}
+"""What may stand behind a prefix; a prefix alone may too."""
+_SHARES = re.compile(
+    r"(share|ratio|interval|utilisation|closure|fragmentation|parallel_efficiency|sparsity|prunable"
+    r"|mfu|hfu|usage|hit_rate|pruned\[\]\.loss|width\.error"
+    r"|ceilings\.(compute\[\]|caches\[\]|memory|operator)\.busy"
+    r"|(activation|gradients?)\.(zeros|nan|inf))(\[\])*"
 )
-_NAMES = {"time": "seconds", "bytes": "bytes", "share": "a share of 0 to 1", "number": "a number"}
+_BY_NAME: tuple[tuple[Quantity, re.Pattern[str]], ...] = (
+    ("bandwidth", re.compile(r".*bytes_per_s")),
+    ("speed", re.compile(r".*flops_per_s")),
+    ("rate", re.compile(r"(.*_)?per_s")),
+    ("time", re.compile(r".*_s|seconds")),
+    ("work", re.compile(r"(.*_)?(flops|macs)")),
+    ("bytes", re.compile(r".*bytes.*|memory|total_memory")),
+    ("energy", re.compile(r"(.*_)?joules(_per_item)?|.*_j")),
+    ("power", re.compile(r".*_w|(.*_)?watts")),
+    ("frequency", re.compile(r".*_hz")),
+    ("temperature", re.compile(r"(.*_)?celsius")),
+    ("mass", re.compile(r".*co2_g")),
+)
+"""Of figures that are called by what they are counted in."""
+_BY_PATH: tuple[tuple[Quantity, re.Pattern[str]], ...] = (
+    (
+        "bytes",
+        re.compile(r"(.*\.)?peak_memory\.[^.]*|train\.memory\.([^.\[]*|checkpointing\[\]\.peak)"),
+    ),
+    ("energy", re.compile(r".*\.energy\.(low|high)")),
+)
+_NAMES: Mapping[Quantity, str] = {
+    "time": "a time: write 0.5, 0.5s, 10ms, 10us or 10ns",
+    "bytes": "in bytes: write 5000, 512MiB or 2GB",
+    "bandwidth": "in bytes per second: write 5000, 10GB/s or 10GiB/s",
+    "share": "a share of 0 to 1: write 0.5 or 50%",
+    "work": "a number: write 5000, 5G or 5GFLOP",
+    "speed": "in FLOP per second: write 5e9, 5G or 5GFLOP/s",
+    "rate": "a number per second: write 800, 1.5k or 800/s",
+    "energy": "in joules: write 0.5, 0.5J or 500mJ",
+    "power": "in watts: write 300, 300W or 0.3kW",
+    "frequency": "in hertz: write 1.5e9 or 1.5GHz",
+    "temperature": "in degrees Celsius: write 80 or 80C",
+    "mass": "in grams: write 0.5, 0.5g or 500mg",
+    "number": "a number: write 5000 or 5k",
+}
 _PARTS = re.compile(
     r"\s*(?P<path>(?:\[[^\]]*\]|[^<>=\[])+?)\s*(?P<operator><=|>=|==|<|>)(?P<limit>.*)"
 )
@@ -109,10 +174,19 @@ def parse_check(text: str) -> Check:
     steps = tuple(_steps(path))
     pattern = pattern_of(steps)
     known = known_paths()
+    if "[]" in steps:
+        raise CheckError(
+            f"{path}: write in [] which entries: a path or name, 0 for the first, or a condition"
+            " such as type=Conv2d"
+        )
     if pattern not in known:
         inside = [one for one in known if one.startswith((f"{pattern}.", f"{pattern}["))]
+        if inside and inside[0].startswith(f"{pattern}["):
+            entry = f"{path}[0]{inside[0].removeprefix(f'{pattern}[]')}"
+            raise CheckError(f"{path} is a list: write one entry of it, such as {entry}")
         if inside:
-            raise CheckError(f"{path} has several figures: {', '.join(inside[:6])}")
+            named = (path + one.removeprefix(pattern) for one in inside[:6])
+            raise CheckError(f"{path} has several figures: {', '.join(named)}")
         raise CheckError(f"no report has {path}{nearest(pattern, known)}")
     return Check(text, path, steps, parse_limit(found["operator"], found["limit"].strip(), pattern))
 
@@ -261,7 +335,7 @@ def parse_limit(operator: str, text: str, pattern: str) -> Limit:
     if found is None:
         if operator == "==" and text:
             return Limit(operator, text, None)
-        raise CheckError(f'"{text}" is not a number such as 10, 0.5, 5G, 2GiB, 10ms or 50%')
+        raise CheckError(f'"{text}" is not a number; {pattern} is {_NAMES[quantity_of(pattern)]}')
     unit, quantity = found[2], quantity_of(pattern)
     scale = _scale(unit, quantity)
     if scale is None:
@@ -270,16 +344,15 @@ def parse_limit(operator: str, text: str, pattern: str) -> Limit:
 
 
 def quantity_of(pattern: str) -> Quantity:
-    """Tell what the figure of a path is counted in, by its name."""
-    name = pattern.rpartition(".")[2]
-    if (name.endswith("_s") and not name.endswith("per_s")) or name == "seconds":
-        return "time"
-    if pattern.endswith(_SHARES) or pattern == "parameters.tensors[].width.error":
+    """Tell what the figure of a path is counted in, by its name; an entry of a list as the list."""
+    path = pattern.removesuffix("[]")
+    name = path.rpartition(".")[2].removesuffix("[]")
+    for quantity, form in _BY_PATH:
+        if form.fullmatch(path):
+            return quantity
+    if re.fullmatch(rf"(.*[._])?{_SHARES.pattern}", path):
         return "share"
-    in_bytes = pattern.startswith("peak_memory.") or ".peak_memory." in pattern
-    return (
-        "bytes" if in_bytes or "bytes" in name or name in ("memory", "total_memory") else "number"
-    )
+    return next((quantity for quantity, form in _BY_NAME if form.fullmatch(name)), "number")
 
 
 def is_within(value: Json, limit: Limit, path: str) -> bool:
@@ -314,11 +387,19 @@ def as_typed(value: Json, limit: Limit) -> str:
 
 def _scale(unit: str, quantity: Quantity) -> float | None:
     """Return what a unit stands for; None where it is none, or not one of such a figure."""
+    if not unit:
+        return 1.0
     if quantity == "time":
-        return 1.0 if not unit else _SECONDS.get(unit)
-    if unit == "%":
-        return 0.01 if quantity == "share" else None
-    if quantity == "bytes":
-        unit = unit.removesuffix("B")
-        return _BINARY.get(unit) or _PREFIXES.get(unit)
-    return None if quantity == "share" and unit else _BINARY.get(unit) or _PREFIXES.get(unit)
+        return _SECONDS.get(unit)
+    if quantity == "share":
+        return 0.01 if unit == "%" else None
+    prefixes = _PREFIXES
+    if quantity in ("bytes", "bandwidth", "number", "work"):
+        prefixes = _PREFIXES | _BINARY
+    elif quantity in ("energy", "power", "mass"):
+        prefixes = _PREFIXES | _SMALL
+    elif quantity == "temperature":
+        prefixes = {"": 1.0}
+    symbols = ("", *_SYMBOLS.get(quantity, ()))
+    found = (prefixes.get(unit.removesuffix(one)) for one in symbols if unit.endswith(one))
+    return next((scale for scale in found if scale is not None), None)
