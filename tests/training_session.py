@@ -48,7 +48,14 @@ def training_step(parts: StepParts, seconds: float = 1.0, recorded: int = 20) ->
         own_backward=column(0.25, 0.25),
         recomputed=column(0.0, 0.125),
         own_recomputed=column(0.0, 0.125),
+        last=100,
     )
+
+
+def with_longer(told: TrainingStep) -> TrainingStep:
+    """Return the step with 10 of 100 that took 11 times as long, whose rate has them in it."""
+    assert isinstance(told.per_second, float)
+    return replace(told, longer=10, longer_share=0.55, per_second=told.per_second / 2.0)
 
 
 def a_gan(told: TrainingStep) -> TrainingStep:

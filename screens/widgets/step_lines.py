@@ -21,11 +21,15 @@ from tui_profiler.queries.training.step import (
     Part,
     PartName,
     StepVerdict,
+    apart_words,
+    longer_words,
     node_share,
+    rates,
     seconds_without_step,
     step_parts,
     step_verdict,
     timed_backward,
+    usual_mean,
 )
 from tui_profiler.session import Session
 
@@ -77,7 +81,7 @@ def _fitting(
 def _forms(parts: tuple[Part, ...], step: TrainingStep, look: Look) -> Iterator[Line]:
     """Yield the parts in words, the longest form first."""
     seen = tuple(part for part in parts if part.share is not None)
-    seconds = known(step.seconds)
+    seconds = _usual_seconds(step)
     time: Line = EMPTY
     if seconds is not None:
         time = (("step ", "muted"), (units.duration(seconds), "ink"), *_GAP)
@@ -120,7 +124,10 @@ def _where(step: TrainingStep, *, long: bool) -> str:
 
 
 def _rates(step: TrainingStep, look: Look) -> tuple[Line, ...]:
-    """Return steps, items and tokens per second, the longest form first, or that steps stopped."""
+    """Return steps, items and tokens per second, the longest form first, or that steps stopped.
+
+    Where steps that took far longer are a part of them, each form says so.
+    """
     if idle := seconds_without_step(look.session):
         stopped: Line = (("no step ", "muted"), (whole_seconds(idle), "ink"))
         return (stopped,)
@@ -129,11 +136,19 @@ def _rates(step: TrainingStep, look: Look) -> tuple[Line, ...]:
         nothing: Line = ((look.glyphs.dash, "faint"), (" steps/s", "muted"))
         return (nothing,)
     found: list[Line] = [((units.per_second(per_second), "ink"), (" steps/s", "muted"))]
-    for figure, unit in ((step.items, "items/s"), (step.tokens, "tokens/s")):
-        if per_step := known(figure):
-            rate = units.per_second(per_step * per_second)
-            found.append((*found[-1], (f"  {rate}", "ink"), (f" {unit}", "muted")))
+    for one in rates(step):
+        rate = f"{one.mark}{units.per_second(one.per_second)}"
+        found.append((*found[-1], (f"  {rate}", "ink"), (f" {one.unit}", "muted")))
+    if longer_words(step):
+        longer: Line = ((f", {units.share(step.longer_share)} in longer steps", "muted"),)
+        found = [(*one, *longer) for one in found]
     return tuple(reversed(found))
+
+
+def _usual_seconds(step: TrainingStep) -> float | None:
+    """Return the mean of all of the last steps, which is what the rate is of; else of recorded."""
+    usual = known(usual_mean(step))
+    return known(step.seconds) if usual is None else usual
 
 
 def _bar(parts: tuple[Part, ...], rates: tuple[Line, ...], look: Look) -> Line:
@@ -190,7 +205,10 @@ def step_remarks(look: Look) -> tuple[Line, ...]:
     for part in step_parts(look.session):
         if part.seconds is None:
             unseen.setdefault(safe(part.why), []).append(part.name)
-    lines = [row(_verdict(look.session), EMPTY, look), _whole(step, training.step.seconds, look)]
+    seconds = _usual_seconds(step) or training.step.seconds
+    lines = [row(_verdict(look.session), EMPTY, look), _whole(step, seconds, look)]
+    for said in filter(None, (longer_words(step), apart_words(step))):
+        lines += words(said, look, "muted", 2)
     lines += _source_lines(step, look)
     lines += _outside_lines(step, look)
     if again := known(step.recompute):

@@ -100,6 +100,7 @@ def test_each_kind_has_its_share_of_the_step() -> None:
 def test_nothing_is_said_of_a_few_steps_or_of_a_thread_that_waits(kind: Kind) -> None:
     waits = ThreadTime(1.0, 0.5, 0.3, 0.0, 0.0, 0.0, 0.0)
     assert found(kind, replace(ADVISED[kind], recorded=7)) is None
+    assert found(kind, replace(ADVISED[kind], per_second=2.0)) is None
     assert found(kind, replace(ADVISED[kind], thread=waits)) is None
 
 
@@ -109,6 +110,10 @@ def test_why_nothing_is_said_of_a_step_is_said_where_findings_are_listed() -> No
         (EVEN, ""),
         (replace(EVEN, thread=waits), "waiting for a core 30 % of the step"),
         (replace(EVEN, recorded=7), "7 of 8 steps recorded"),
+        (
+            replace(EVEN, per_second=2.0),
+            "recorded steps took 100 % more time than all of the last 100",
+        ),
     ):
         session = apply(ROOFED, step)
         said = f"those of a training step are withheld: {why}"

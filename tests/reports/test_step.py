@@ -16,7 +16,14 @@ from screens.cli.main import main
 from tests.recording.files import timed, write
 from tests.reports.test_training import report
 from tests.small_model import MEASURED, TRACED, folded
-from tests.training_session import NOT_SEEN, a_gan, step_parts, trained, training_step
+from tests.training_session import (
+    NOT_SEEN,
+    a_gan,
+    step_parts,
+    trained,
+    training_step,
+    with_longer,
+)
 from tui_profiler.messages import LoopState, SlowStep, SourceLine, TrainingStep, Unknown
 from tui_profiler.queries.compare.comparison import comparison, total_rows
 from tui_profiler.queries.compare.side import side_of
@@ -187,10 +194,26 @@ def test_text_has_the_step_by_part(written: Callable[[Session], str]) -> None:
     assert "data 18 · forward 2 · backward 7 · optimizer 31 · other 42" in found
     assert "other 42 (log_metrics, train.py:54, 70 %)" in found
     assert "transfer, clip, communication: not seen" in found
-    assert "2.00 s, p50 2.00 s, p95 2.50 s" in found
-    assert "0.50 steps/s, 2.00 items/s" in found
-    assert "100, mean of 20 recorded; each ends with the optimizer's step (AdamW)" in found
+    assert "2.00 s, of 20 recorded steps" in found
+    assert "mean 2.00 s, p50 2.00 s, p95 2.50 s" in found
+    assert "0.50 steps/s, 2.00 items/s, of the last 100 steps" in found
+    assert "100; each ends with the optimizer's step (AdamW)" in found
     assert "host-bound: code outside of the model 42 % of the step" in found
+
+
+def test_every_format_says_what_the_rate_has_in_it(written: Callable[[Session], str]) -> None:
+    told = replace(with_longer(STEP), tokens=512.0, tokens_error=0.1)
+    found = plain(written(measured(told)))
+
+    assert "mean 2.00 s without those far longer, p50 2.00 s" in found
+    assert "10 of the last 100 took far longer, 55 % of the time" in found
+    assert "0.25 steps/s, 1.00 items/s, ~128 tokens/s ± 10 %" in found
+    assert "of the last 100 steps, those far longer included" in found
+    in_json = report(measured(told))["step"]
+    assert in_json["last_mean_s"] == pytest.approx(2.0)
+    assert (in_json["last_count"], in_json["last_longer"]) == (100, 10)
+    assert (in_json["last_longer_share"], in_json["per_s"]) == (0.55, 0.25)
+    assert (in_json["items_error"], in_json["tokens_error"]) == (0.0, 0.1)
 
 
 def test_text_has_the_backward_by_line_and_other_models(
@@ -247,7 +270,8 @@ def test_text_of_few_steps_has_the_reasons(written: Callable[[Session], str]) ->
     few = replace(STEP, seconds=Unknown("too few steps so far"), recorded=0)
     found = plain(written(measured(few)))
 
-    assert "– (too few steps so far), p50 2.00 s" in found
+    assert "– (too few steps so far), of 0 recorded steps" in found
+    assert "mean 2.00 s, p50 2.00 s" in found
     assert "verdict" in found
 
 

@@ -207,6 +207,18 @@ class TrainingStep(OnWire, frozen=True):
     """Where backward passes begin, most seconds first; none where no backward was timed."""
     other_models: tuple[OtherModel, ...] = ()
     """Most seconds first."""
+    last: int = 0
+    """Steps, recorded or not, that ``p50``, ``p95`` and ``per_second`` are of."""
+    longer: int = 0
+    """Of these, those that took far longer, and not because they waited for a batch: one in which
+    the program evaluated or saved, for example."""
+    longer_share: float = 0.0
+    """Of the time of all of these, that those took, 0 to 1."""
+    items_error: float = 0.0
+    """Of ``items``, as a share of it, half a 95 % interval: inputs change, and those of recorded
+    steps are taken for all. 0: each recorded step had as many."""
+    tokens_error: float = 0.0
+    """Likewise of ``tokens``."""
 
 
 class BackwardOperators(OnWire, frozen=True):

@@ -6,17 +6,22 @@ import pytest
 from msgspec.structs import replace
 
 from tests.queries.sessions import session_of
-from tests.training_session import column
+from tests.training_session import column, with_longer
 from tests.training_session import step_parts as parts
 from tests.training_session import trained as session
 from tests.training_session import training_step as step
 from tui_profiler.messages import SourceLine, ThreadTime, Unknown
 from tui_profiler.queries.training.source_lines import line_name, whole_line_name
 from tui_profiler.queries.training.step import (
+    Rate,
     StepVerdict,
+    apart_words,
+    longer_words,
     node_share,
+    rates,
     step_parts,
     step_verdict,
+    usual_mean,
 )
 from tui_profiler.session import EMPTY
 
@@ -82,6 +87,44 @@ def test_two_groups_alike_are_no_verdict() -> None:
 def test_few_steps_are_no_verdict() -> None:
     assert step_verdict(session(step(parts(data=1.0), recorded=7))) == "7 of 8 steps recorded"
     assert step_verdict(EMPTY) == "no step was recorded"
+
+
+def test_the_rate_is_of_steps_and_of_those_far_longer() -> None:
+    told = with_longer(step(parts(data=1.0)))
+    assert usual_mean(told) == pytest.approx(1.0)
+    assert longer_words(told) == "10 of the last 100 took far longer, 55 % of the time"
+    assert apart_words(told) == longer_words(step(parts(data=1.0))) == ""
+    # 90 steps of 1 s and 10 of 11 s: 0.5 steps per second.
+    assert told.per_second == 0.5
+    older = replace(told, last=0)
+    assert isinstance(usual_mean(older), Unknown)
+
+
+@pytest.mark.parametrize(
+    ("per_second", "said", "is_judged"),
+    [
+        (1.05, "", True),
+        (1.2, "recorded steps took 20 % more time than all of the last 100", True),
+        (0.8, "recorded steps took 20 % less time than all of the last 100", True),
+        (1.6, "recorded steps took 60 % more time than all of the last 100", False),
+        (0.6, "recorded steps took 40 % less time than all of the last 100", False),
+    ],
+)
+def test_nothing_is_concluded_from_recorded_steps_unlike_the_others(
+    per_second: float, said: str, is_judged: bool
+) -> None:
+    told = replace(step(parts(data=1.0)), per_second=per_second)
+    assert apart_words(told) == said
+    found = step_verdict(session(told))
+    assert isinstance(found, StepVerdict) == is_judged
+    assert is_judged or found == f"no verdict: {said}"
+
+
+def test_what_changes_from_step_to_step_is_an_estimate() -> None:
+    told = replace(step(parts(data=1.0)), tokens=512.0, tokens_error=0.1)
+    assert rates(told) == (Rate(4.0, "items/s", 0.0), Rate(512.0, "tokens/s", 0.1))
+    assert [one.mark for one in rates(told)] == ["", "~"]
+    assert rates(replace(told, items=Unknown("no axis"))) == rates(told)[1:]
 
 
 def test_waiting_for_a_core_goes_before_all_parts() -> None:

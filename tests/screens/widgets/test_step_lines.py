@@ -8,7 +8,7 @@ from screens.widgets.rows import Look
 from screens.widgets.step_lines import bar_lines, node_step_lines, step_lines
 from tests.queries.sessions import resnet
 from tests.small_model import FC
-from tests.training_session import a_gan, step_parts, trained, training_step
+from tests.training_session import a_gan, step_parts, trained, training_step, with_longer
 from tui_profiler.formatting.canvas import ASCII
 from tui_profiler.messages import Heartbeat, SourceLine, TrainingStep, Unknown
 from tui_profiler.session import EMPTY, apply
@@ -43,6 +43,17 @@ def test_a_rate_gives_way_once_there_has_been_no_step_for_a_while() -> None:
 
     assert shown(105.0).endswith("1.00 steps/s  4.00 items/s")
     assert shown(112.0).endswith("42 % of the step   no step 12 s")
+
+
+def test_the_rate_says_what_steps_far_longer_take_and_the_step_is_without_them() -> None:
+    told = replace(with_longer(STEP), tokens_error=0.1)
+    in_words, drawn = bar(told, 160)
+    assert in_words.startswith("step 1.00 s   ")
+    said = "0.50 steps/s  2.00 items/s  ~64.0 tokens/s, 55 % in longer steps"
+    assert drawn.endswith(said)
+    assert bar(told, 90, rows=1)[0].endswith("0.50 steps/s, 55 % in longer steps")
+    panel = [text(line).strip() for line in step_lines(look(told))]
+    assert "10 of the last 100 took far longer, 55 % of the time" in panel
 
 
 def test_where_there_is_room_parts_not_seen_are_dashes() -> None:

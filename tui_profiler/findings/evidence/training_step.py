@@ -5,7 +5,12 @@ from tui_profiler.figures.units import share as share_text
 from tui_profiler.findings.evidence.finding import Evidence, Gain
 from tui_profiler.findings.evidence.time_share import share_of
 from tui_profiler.messages import TrainingStep, known
-from tui_profiler.queries.training.step import LEAST_SET, LEAST_WAITING, PartName
+from tui_profiler.queries.training.step import (
+    LEAST_SET,
+    LEAST_WAITING,
+    PartName,
+    why_not_representative,
+)
 from tui_profiler.session import Session
 
 
@@ -19,9 +24,9 @@ def recorded_step(session: Session) -> TrainingStep | None:
 def why_no_advice(session: Session) -> str:
     """Return why the means of the training step are not good enough for advice, empty if they are.
 
-    They are not where fewer than ``LEAST_SET`` steps were recorded, or where the thread waited for
-    a core ``LEAST_WAITING`` of the step: every part is longer then. Of a program that was not seen
-    to train nothing is said.
+    They are not where fewer than ``LEAST_SET`` steps were recorded, where those are far from all of
+    the last ones, or where the thread waited for a core ``LEAST_WAITING`` of the step: every part
+    is longer then. Of a program that was not seen to train nothing is said.
     """
     if session.training is None:
         return ""
@@ -29,6 +34,8 @@ def why_no_advice(session: Session) -> str:
     seconds = known(step.seconds)
     if not seconds or step.recorded < LEAST_SET:
         return f"{step.recorded} of {LEAST_SET} steps recorded"
+    if why := why_not_representative(step):
+        return why
     waiting = (known(step.thread.waiting) if step.thread is not None else None) or 0.0
     share = share_of_step(step, waiting)
     return f"waiting for a core {share_text(share)} of the step" if share >= LEAST_WAITING else ""

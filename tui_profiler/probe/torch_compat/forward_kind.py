@@ -9,7 +9,7 @@ batch, of another mode, or a step after a prefill: what is known of the one is n
 3. Values of numbers and of tensors are not looked at: a time step is another in every forward.
 """
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,16 @@ MOST_PARTS = 32
 """What is told of one argument: a cache of a large model holds more, all of it alike."""
 MOST_LEVELS = 5
 """Of what is inside of each other: a model's cache has layers, which have tensors."""
+
+
+class FirstTensor(NamedTuple):
+    """The first tensor that a forward is given."""
+
+    shape: tuple[int, ...]
+    is_ids: bool
+    """Whether its values are of 32 or 64 bit integers, as ids of tokens are."""
+
+
 _PLAIN = frozenset({int, float, complex, str, bytes, torch.dtype, torch.device})
 
 
@@ -43,6 +53,16 @@ def kind_of(root: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     except Exception:  # A program's own classes, in the midst of the program: what they raise
         return (object(),)  # stays here, and such a forward is like no other.
     return (*kind, *kwargs)
+
+
+def first_tensor(kind: Kind) -> FirstTensor | None:
+    """Return what the first tensor of a forward of a kind is like; None where that is not known."""
+    for place, part in enumerate(kind):
+        if isinstance(part, torch.dtype):
+            shape = kind[place + 1]
+            is_ids = part in (torch.int64, torch.int32)
+            return FirstTensor(tuple(shape), is_ids) if isinstance(shape, torch.Size) else None
+    return None
 
 
 def _tell(value: object, parts: list[object], levels: int) -> None:

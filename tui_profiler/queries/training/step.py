@@ -47,6 +47,13 @@ LEAST_LEAD = 0.05
 """Of the step, that the largest group has more than the next one."""
 MOST_OF_STEP = 0.5
 """Of the step."""
+LEAST_LONGER = 0.02
+"""Of the time, for steps that took far longer to be told of."""
+MOST_APART = 0.1
+"""Recorded steps from all of the last ones, in their mean, for that to be told."""
+TOO_FAR_APART = 0.5
+"""The same, from which on nothing is concluded. Recording itself makes steps of 1 ms a third
+longer."""
 LEAST_WAITING = 0.25
 """Of the step, from which on waiting for a core is the verdict, as it is a node's class
 (``queries/cost/bound.py``)."""
@@ -71,6 +78,20 @@ class StepVerdict(NamedTuple):
     share: float
     """Of the step, 0 to 1."""
     words: str
+
+
+class Rate(NamedTuple):
+    """What a program trains with per second."""
+
+    per_second: float
+    unit: str
+    error: float
+    """Half a 95 % interval, as a share; above 0 inputs change, and it is an estimate."""
+
+    @property
+    def mark(self) -> str:
+        """``~`` of an estimate."""
+        return "~" if self.error else ""
 
 
 def why_no_step(session: Session) -> str:
@@ -121,6 +142,58 @@ def seconds_without_step(session: Session) -> float:
     return idle if rate is not None and has_stopped(idle, rate) else 0.0
 
 
+def usual_mean(step: TrainingStep) -> Figure:
+    """Return the mean seconds of the last steps, recorded or not, without those far longer.
+
+    With the time of those it is what ``per_second`` says.
+    """
+    if isinstance(step.per_second, Unknown) or step.last <= step.longer:
+        return Unknown("it is not known how long the last steps were")
+    all_seconds = step.last / step.per_second
+    return all_seconds * (1.0 - step.longer_share) / (step.last - step.longer)
+
+
+def longer_words(step: TrainingStep) -> str:
+    """Return how many of the last steps took far longer, with their time; empty if that is little.
+
+    ``13 of the last 256 took far longer, 56 % of the time``.
+    """
+    if step.longer_share < LEAST_LONGER:
+        return ""
+    which = f"{step.longer:,} of the last {step.last:,} took far longer"
+    return f"{which}, {share_text(step.longer_share)} of the time"
+
+
+def apart_words(step: TrainingStep) -> str:
+    """Return how much longer recorded steps are than the last ones; empty if that is little."""
+    recorded, usual = known(step.seconds), known(usual_mean(step))
+    if not recorded or not usual or abs(recorded / usual - 1.0) < MOST_APART:
+        return ""
+    by = recorded / usual - 1.0
+    how = f"{share_text(abs(by))} {'more' if by > 0 else 'less'} time"
+    return f"recorded steps took {how} than all of the last {step.last:,}"
+
+
+def why_not_representative(step: TrainingStep) -> str:
+    """Return why nothing follows from recorded steps for all of them; empty where it does."""
+    recorded, usual = known(step.seconds), known(usual_mean(step))
+    if not recorded or not usual:
+        return ""
+    is_near = 1.0 / (1.0 + TOO_FAR_APART) <= recorded / usual <= 1.0 + TOO_FAR_APART
+    return "" if is_near else apart_words(step)
+
+
+def rates(step: TrainingStep) -> tuple[Rate, ...]:
+    """Return items and tokens per second, those that are known."""
+    found = (
+        (per_second(step, step.items), "items/s", step.items_error),
+        (per_second(step, step.tokens), "tokens/s", step.tokens_error),
+    )
+    return tuple(
+        Rate(rate, unit, error) for figure, unit, error in found if (rate := known(figure))
+    )
+
+
 def parts_words(session: Session) -> str:
     """Return the parts that were seen, in percent, and the line in which ``other`` mostly is.
 
@@ -151,6 +224,8 @@ def step_verdict(session: Session) -> StepVerdict | str:
     step = session.training.step
     if step.recorded < LEAST_SET:
         return f"{step.recorded} of {LEAST_SET} steps recorded"
+    if why := why_not_representative(step):
+        return f"no verdict: {why}"
     waiting = known(step.thread.waiting) if step.thread is not None else None
     seconds = known(step.seconds)
     if waiting and seconds and waiting / seconds >= LEAST_WAITING:

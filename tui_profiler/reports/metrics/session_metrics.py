@@ -81,9 +81,13 @@ METRICS: tuple[Metric, ...] = (
     _metric("step_p95_seconds", "Time of one training step, p95."),
     _metric("step_part_seconds", "Time of one training step by part, mean.", "part"),
     _metric("steps", "Finished training steps.", kind="counter"),
-    _metric("steps_per_second", "Training steps per second; 0 while there is none."),
-    _metric("step_items_per_second", "Items trained per second."),
-    _metric("step_tokens_per_second", "Tokens trained per second."),
+    _metric(
+        "steps_per_second",
+        "Training steps per second, those far longer included; 0 while there is none.",
+    ),
+    _metric("step_longer_time_ratio", "Share of the time in steps far longer, as evaluations."),
+    _metric("step_items_per_second", "Items trained per second; an estimate if inputs change."),
+    _metric("step_tokens_per_second", "Tokens trained per second; an estimate if inputs change."),
     _metric("first_token_p50_seconds", "Time to the first token of a request, median."),
     _metric("first_token_p95_seconds", "Time to the first token of a request, p95."),
     _metric("between_tokens_p50_seconds", "Time between two tokens of a request, median."),
@@ -205,6 +209,7 @@ def _of_step(report: Report) -> _Found:
     yield "step_p50_seconds", (), step.p50
     yield "step_p95_seconds", (), step.p95
     yield "steps", (), step.steps
+    yield "step_longer_time_ratio", (), step.longer_share
     for name in StepParts.__struct_fields__:
         part = getattr(step.parts, name)
         if isinstance(part, StepPart):

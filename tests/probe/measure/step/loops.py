@@ -24,6 +24,7 @@ from tui_profiler.probe.measure.step.recorder import StepRecorder
 from tui_profiler.probe.measure.step.steps import TrainingSteps
 from tui_profiler.probe.process.yielding import pause
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.torch_compat.forward_kind import Kind
 from tui_profiler.probe.torch_compat.modules import has_parameters
 from tui_profiler.probe.trace.trace import trace
 from tui_profiler.session.training import StepColumns
@@ -151,6 +152,7 @@ class Watched:
         records: whether the step that begins is recorded, after the first ones.
         governor: tells how many behind one that is not recorded are not either; None: each is asked
             for.
+        kind: of the forward that the tree is of; None: all are as that one.
     """
 
     def __init__(
@@ -159,9 +161,10 @@ class Watched:
         *inputs: Tensor,
         records: Callable[[], bool] = lambda: True,
         governor: Governor | None = None,
+        kind: Kind | None = None,
     ) -> None:
         self.tree = trace(model, (Inputs(inputs, {}, (), None),)).nodes
-        self.clock = ModuleClock(model, strangers=has_parameters)
+        self.clock = ModuleClock(model, traced=kind, strangers=has_parameters)
         self.clock.recording = False
         self.clock.install()
         self.recorder = StepRecorder(self.clock, records, governor)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from threading import get_ident
 from time import perf_counter
 
@@ -27,6 +27,7 @@ from tui_profiler.probe.measure.ranks.collectives import PendingCollectives, Spa
 from tui_profiler.probe.measure.step.recorder import FIRST_STEPS
 from tui_profiler.probe.measure.step.source_lines import Sample
 from tui_profiler.probe.measure.step.steps import PATIENCE_SECONDS
+from tui_profiler.probe.torch_compat.forward_kind import kind_of
 
 MS = 1e-3
 PARTS = ("forward", "backward", "clip", "optimizer")
@@ -138,6 +139,67 @@ def test_accumulation_is_several_forwards_and_passes_in_a_step() -> None:
         assert (told.forwards, told.passes, told.updates) == (3, 3, 1)
         assert told.items == 6
         agrees(told.parts, spent, told.recorded, ("data", "forward", "backward", "optimizer"))
+
+
+class Tagger(nn.Module):
+    """Is given token ids."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(16, WIDTH)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return (batch, tokens, features) of (batch, tokens)."""
+        return self.embedding(ids)  # type: ignore[no-any-return]
+
+
+def test_items_and_tokens_of_changing_inputs_are_those_of_recorded_steps() -> None:
+    model, traced = Tagger(), torch.zeros(4, 3, dtype=torch.int64)
+    sgd = torch.optim.SGD(model.parameters(), lr=1e-3)
+    # As many are recorded of each, whatever steps come before them: 4 items, 12 or 40 tokens.
+    inputs = [traced, torch.zeros(4, 10, dtype=torch.int64)]
+
+    def step() -> None:
+        inputs.reverse()
+        model(inputs[0]).sum().backward()
+        sgd.step()
+        sgd.zero_grad()
+
+    kind = kind_of(model.train(), (traced,), {})
+    watching = Watched(model, traced, kind=kind)
+    try:
+        told = run(watching, Spent(), step)
+    finally:
+        watching.close()
+    assert (told.items, told.items_error) == (4, 0.0)
+    assert told.tokens == 26
+    # 16 steps, half of them 14 off the mean: 1.96 * 14 / sqrt(15).
+    assert told.tokens_error == pytest.approx(1.96 * 14 / 15**0.5 / 26)
+
+
+@pytest.mark.parametrize("part", ["evaluation", "data"])
+def test_steps_far_longer_are_told_with_their_time_and_a_wait_for_a_batch_is_none(
+    part: str,
+) -> None:
+    spent = Spent()
+    net = Net(spent, 2 * MS)
+    sgd, fast, slow = optimizer(net, spent), batches(spent), batches(spent, 200 * MS)
+
+    def step(data: Iterator[Tensor] = fast) -> None:
+        net(next(data)).square().mean().backward()
+        sgd.step()
+
+    with watched(net) as watching:
+        run(watching, spent, step)
+        if part == "evaluation":
+            spent.wait(part, 200 * MS)
+        step(slow if part == "data" else fast)
+        told = watching.take()
+        assert told is not None
+        assert isinstance(told.per_second, float)
+        # On a busy machine others may be longer too: their time is not that of this one.
+        share = spent.inside[part] / (told.last / told.per_second)
+        assert (told.longer_share >= share) == (part == "evaluation")
 
 
 def test_a_closure_s_forward_and_backward_are_not_the_optimizer_s() -> None:

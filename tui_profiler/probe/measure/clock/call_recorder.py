@@ -50,7 +50,7 @@ from tui_profiler.probe.measure.clock.timed_call import Call, timed_call
 from tui_profiler.probe.measure.clock.token_reader import TokenReader
 from tui_profiler.probe.process.interpreter_lock import Variable, own_variable, threads_inherit
 from tui_profiler.probe.process.wire_names import writable
-from tui_profiler.probe.torch_compat.forward_kind import Kind, kind_of
+from tui_profiler.probe.torch_compat.forward_kind import FirstTensor, Kind, first_tensor, kind_of
 from tui_profiler.probe.torch_compat.forward_tokens import ForwardTokens
 from tui_profiler.probe.torch_compat.internals import is_compiled, sequence_number
 from tui_profiler.probe.torch_compat.threads import is_graph_kept, is_in_backward
@@ -337,11 +337,13 @@ class Watching:
             run: the method that stands for its forward; None: what was replaced.
         """
         # Before the call: what is given may change in it.
-        as_traced = self._traced is None or self._is_as_traced(root, args, kwargs)
+        kind = None if self._traced is None else self._kind(root, args, kwargs)
+        as_traced = kind == self._traced
+        given = None if kind is None or as_traced else first_tensor(kind)
         tokens = self._tokens.before(root, args, kwargs)
         if self._seconds_left <= 0 and self._tokens.is_over_with(tokens):
             return self._run_unrecorded(root, args, kwargs, run or self.untraced)
-        call = _Call(root, args, kwargs, run or self.untraced, as_traced, tokens)
+        call = _Call(root, args, kwargs, run or self.untraced, as_traced, tokens, given)
         if as_traced and self.around_next and (around := self._taken_around()) is not None:
             try:
                 return around(partial(self._run, call, reads=False, is_apart=True))
@@ -374,7 +376,15 @@ class Watching:
         readings = self._begin_reading(events) if reads and is_room else None
         before = self._usage.read_undisturbed()
         begun = _Begun(
-            events, is_room, call.as_traced, training, autograd, before, readings, is_apart
+            events,
+            is_room,
+            call.as_traced,
+            training,
+            autograd,
+            before,
+            readings,
+            is_apart,
+            call.given,
         )
         try:
             self._under_way[number] = events
@@ -470,11 +480,9 @@ class Watching:
         except IndexError:
             return None  # Another thread was sooner.
 
-    def _is_as_traced(
-        self, root: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> bool:
+    def _kind(self, root: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> Kind:
         began = perf_counter()
-        found = kind_of(root, args, kwargs) == self._traced
+        found = kind_of(root, args, kwargs)
         self._asking_seconds += perf_counter() - began
         return found
 
@@ -562,6 +570,8 @@ class _Call(NamedTuple):
     run: Call
     as_traced: bool
     tokens: ForwardTokens | None
+    given: FirstTensor | None
+    """The first tensor that it is given; None where it is as traced."""
 
 
 class _Begun(NamedTuple):
@@ -575,6 +585,7 @@ class _Begun(NamedTuple):
     before: Reading
     readings: CallReadings | None
     is_apart: bool
+    given: FirstTensor | None = None
 
 
 class _Finished(NamedTuple):
@@ -610,6 +621,7 @@ class _Finished(NamedTuple):
             used.tobytes() if len(used) == FIGURES * calls else b"",
             values,
             self.tokens,
+            begun.given,
         )
 
 

@@ -67,6 +67,7 @@ from tui_profiler.probe.measure.step.source_lines import Line, LineSampler, Samp
 from tui_profiler.probe.measure.step.step_set import FigureName, StepSet
 from tui_profiler.probe.measure.step.zero_grad import GradientWatch
 from tui_profiler.probe.measure.values.model_values import ValueReader
+from tui_profiler.probe.torch_compat.forward_kind import FirstTensor
 
 LAST_STEPS = 256
 """Of which percentiles, the rate and what is an outlier are told."""
@@ -105,7 +106,12 @@ _NO_COPIES = Unknown("nothing is copied to a GPU")
 _NOT_TIMED = Unknown("copies to a GPU are not timed")
 _ONE_PROCESS = Unknown("the program is one process")
 _NOT_RECORDED = Unknown("this step was not recorded")
-_OTHER_INPUTS = Unknown("forwards had other inputs, or ran in another mode, than the traced one")
+_NO_ITEMS = {
+    "items": Unknown("the inputs have no batch axis"),
+    "tokens": Unknown("the model is not given token ids"),
+}
+_NOT_CALLED = Unknown("the model was not called in recorded steps")
+_TOO_FEW_INPUTS = Unknown("inputs change, and too few steps were recorded so far")
 _TOO_FEW = Unknown("too few steps so far")
 _NO_LINES: Counter[Line] = Counter()
 """Of the many steps in which there was no sample; nothing is added to it."""
@@ -137,11 +143,21 @@ class Division(NamedTuple):
     """From when to when ``other`` was, in the order of time."""
 
 
+class _Length(NamedTuple):
+    """How long a step was."""
+
+    seconds: float
+    own: float
+    """Without waiting for its batch, where it is longer than usual and fetched as many as others:
+    that wait, however seldom, is a part of steps."""
+
+
 class _Lengths:
     """Seconds of the last steps."""
 
     def __init__(self) -> None:
         self._last: deque[float] = deque(maxlen=LAST_STEPS)
+        self._own: deque[float] = deque(maxlen=LAST_STEPS)
         self.usual = self.slow = math.inf
         """Above which a step is an outlier, or slower than 99 of 100; told at ``refresh``."""
         self.p50 = self.p95 = 0.0
@@ -154,9 +170,20 @@ class _Lengths:
         """Steps per second over them."""
         return len(self._last) / sum(self._last)
 
-    def add(self, seconds: Iterable[float]) -> None:
+    def longer(self) -> list[float]:
+        """Seconds of those that took far longer."""
+        pairs = zip(self._last, self._own, strict=True)
+        return [seconds for seconds, own in pairs if own > self.usual]
+
+    def longer_share(self) -> float:
+        """Return the share of the time of all that those took."""
+        return sum(self.longer()) / sum(self._last) if self._last else 0.0
+
+    def add(self, steps: Iterable[_Length]) -> None:
         """Add steps."""
-        self._last.extend(seconds)
+        for whole, own in steps:
+            self._last.append(whole)
+            self._own.append(own)
 
     def refresh(self) -> None:
         """Tell anew what is usual; each step would cost as much."""
@@ -395,7 +422,7 @@ class TrainingSteps:
     ) -> None:
         self._clock = clock
         self._recorder = recorder
-        self._inputs = nodes[0].inputs if nodes else ()
+        self._traced_input = _first_input(nodes)
         self._index = TreeIndex(nodes, model)
         self._forward_code: CodeType | None = getattr(type(model).forward, "__code__", None)
         self._model = weakref.ref(model)
@@ -665,8 +692,29 @@ class TrainingSteps:
             line if seconds <= usual else _NO_LINES
             for seconds, line in zip(lengths, lines, strict=True)
         ]
-        self._lengths.add(lengths)
+        thread = row[0].thread
+        self._lengths.add(
+            _Length(seconds, self._own_seconds(seconds, began, ended, thread))
+            for seconds, began, ended in zip(lengths, begins, ends, strict=True)
+        )
         self._waiting.until(ends[-1])
+
+    def _own_seconds(self, seconds: float, began: float, ended: float, thread: int) -> float:
+        """Return the seconds of a step without waiting for its batch (``_Length.own``)."""
+        if seconds <= self._lengths.usual < math.inf:
+            return seconds
+        spans = self._spans_between(thread, began, ended)
+        return self._without_wait(seconds, divide(began, ended, spans), spans)
+
+    def _without_wait(self, seconds: float, division: Division, spans: Iterable[Span]) -> float:
+        """Return the same of a step that is divided.
+
+        One that fetched more batches than others has an evaluation or a new epoch in it.
+        """
+        fetches = sum(span.part == "data" for span in spans)
+        if fetches > max(round(self._set.mean("fetches")), 1):
+            return seconds
+        return seconds - division.seconds.get("data", 0.0)
 
     def _note_slow(
         self, step: int, before: End, end: End, division: Division, lines: Counter[Line]
@@ -763,7 +811,8 @@ class TrainingSteps:
         self._is_new = True
         if end.is_recorded:
             self._lately.note(told, end.thread)
-        self._lengths.add((seconds,))
+        own = self._without_wait(seconds, division, spans)
+        self._lengths.add([_Length(seconds, own)])
         # What a step that is in no mean did is no part of the mean: an evaluation, a checkpoint.
         self._lines.append(lines if seconds <= self._lengths.usual else _NO_LINES)
         if end.values is not None:
@@ -775,14 +824,9 @@ class TrainingSteps:
         self._recorded_so_far += 1
         for place, name in enumerate(StepParts.__struct_fields__):
             self._so_far[place] += division.seconds.get(name, 0.0)
-        fetches = sum(span.part == "data" for span in spans)
-        if seconds > self._lengths.usual:
-            # Without its wait for data it may be as usual: that wait is a part of steps, however
-            # seldom. One that fetched more than others has an evaluation or a new epoch in it.
-            is_usual = seconds - division.seconds.get("data", 0.0) <= self._lengths.usual
-            if not is_usual or fetches > max(round(self._set.mean("fetches")), 1):
-                self._set.leave_out()
-                return
+        if own > self._lengths.usual:
+            self._set.leave_out()
+            return
         times = StepTimes(self._index, self._clock.device)
         for forward in told.forwards:
             times.add_forward(forward)
@@ -808,10 +852,11 @@ class TrainingSteps:
             "seconds": seconds,
             "forwards": len(told.forwards),
             "passes": sum(one.thread == end.thread for one in told.passes),
-            "fetches": fetches,
+            "fetches": sum(span.part == "data" for span in spans),
             "updates": sum(span.part == "optimizer" for span in spans),
             "traced": sum(one.as_traced for one in told.forwards),
             "recompute": times.recompute,
+            **self._given(told.forwards),
         }
         figures.update(division.seconds.items())
         self._is_timed = True
@@ -904,7 +949,7 @@ class TrainingSteps:
         lines: Counter[Line] = Counter()
         for counted in filter(None, self._lines):
             lines.update(counted)
-        items, tokens = self._items()
+        items, tokens = self._items("items"), self._items("tokens")
         settings = Counter(one for _, one in self._optimizers)
         names = Counter(one.name for _, one in self._optimizers)
         loaders = Counter(self._loaders)
@@ -949,6 +994,11 @@ class TrainingSteps:
             kept_gradients=None if watch is None else watch.kept(),
             backward_lines=backward_lines(self._set),
             other_models=self._others.messages(self._set, on_device=self._clock.device is not None),
+            last=len(self._lengths),
+            longer=len(self._lengths.longer()),
+            longer_share=self._lengths.longer_share(),
+            items_error=self._items_error("items"),
+            tokens_error=self._items_error("tokens"),
         )
 
     def _thread(self) -> ThreadTime | None:
@@ -977,20 +1027,46 @@ class TrainingSteps:
             found["forward"] = found["other"] = _NOT_RECORDED
         return StepParts(**found)
 
-    def _items(self) -> tuple[Figure, Figure]:
-        """Return items and tokens of a step."""
-        if not self._set.steps or not self._inputs:
-            return _TOO_FEW, _TOO_FEW
-        if self._set.mean("traced") < self._set.mean("forwards"):
-            return _OTHER_INPUTS, _OTHER_INPUTS
-        first = self._inputs[0]
-        forwards = self._set.mean("forwards")
-        if not first.shape:
-            return Unknown("the inputs have no batch axis"), Unknown("the inputs have no axis")
-        items = forwards * first.shape[0]
-        if first.dtype not in ("int64", "int32") or len(first.shape) != 2:
-            return items, Unknown("the model is not given token ids")
-        return items, items * first.shape[1]
+    def _given(self, forwards: Iterable[Forward]) -> dict[FigureName, float]:
+        """Return the items and tokens of a step, and of how many forwards each is known."""
+        found: Counter[FigureName] = Counter()
+        for forward in forwards:
+            given = self._traced_input if forward.as_traced else forward.given
+            if given is None or not given.shape:
+                continue
+            items, *inner = given.shape
+            found["items"] += items
+            found["items of"] += 1
+            if given.is_ids and len(inner) == 1:
+                found["tokens"] += items * inner[0]
+                found["tokens of"] += 1
+        for what in ("items", "tokens"):
+            found[f"{what} squared"] = found[what] ** 2
+        return dict(found)
+
+    def _items(self, what: Literal["items", "tokens"]) -> Figure:
+        """Return items or tokens of a step: those of recorded ones, which are evenly spread.
+
+        Their time tells no more, though a long input makes a long step: recording makes it longer.
+        """
+        mean = self._set.mean
+        if not self._set.steps:
+            return _TOO_FEW
+        if not mean("forwards"):
+            return _NOT_CALLED
+        if mean(f"{what} of") < mean("forwards"):
+            return _NO_ITEMS[what]
+        if self._set.steps < LEAST_STEPS and mean("traced") < mean("forwards"):
+            return _TOO_FEW_INPUTS
+        return mean(what)
+
+    def _items_error(self, what: Literal["items", "tokens"]) -> float:
+        """Return half a 95 % interval of items or tokens of a step, as a share of them."""
+        steps, mean = self._set.steps, self._set.mean(what)
+        if steps < LEAST_STEPS or not mean:
+            return 0.0
+        variance = max(self._set.mean(f"{what} squared") - mean**2, 0.0) / (steps - 1)
+        return 1.96 * math.sqrt(variance) / mean if variance > 1e-12 * mean**2 else 0.0
 
 
 def divide(began: float, ended: float, spans: Iterable[Span]) -> Division:
@@ -1025,6 +1101,14 @@ def divide(began: float, ended: float, spans: Iterable[Span]) -> Division:
         inside.pop()
     until(ended)
     return Division(seconds, other)
+
+
+def _first_input(nodes: Sequence[Node]) -> FirstTensor | None:
+    """Return the first input that a tree was made with; None where it has none."""
+    if not nodes or not nodes[0].inputs:
+        return None
+    first = nodes[0].inputs[0]
+    return FirstTensor(tuple(first.shape), first.dtype in ("int64", "int32"))
 
 
 def _usage_figures(used: ThreadUsage | None) -> dict[FigureName, float]:

@@ -154,11 +154,25 @@ class Step(Part, frozen=True, kw_only=True):
     """Of the last steps, recorded or not, as p95_s."""
     p95: Known[Size] = field(name="p95_s")
     per_second: Known[Size] = field(name="per_s")
-    """Steps per second, pauses of the program included."""
+    """Steps per second of the last steps: those far longer and pauses of the program included."""
+    last: Count = field(name="last_count")
+    """Steps, recorded or not, that p50_s, p95_s, per_s and last_mean_s are of."""
+    last_mean: Known[Size] = field(name="last_mean_s")
+    """Mean of the last steps without those far longer; differs from mean_s where the recorded steps
+    are not like the others."""
+    longer: Count = field(name="last_longer")
+    """Of the last steps, those that took far longer: an evaluation, for example."""
+    longer_share: Share = field(name="last_longer_share")
+    """Of the time of the last steps, that those took."""
     items_per_s: Known[Size]
     """Size of the batch axis of the model's inputs, all forwards together."""
     tokens_per_s: Known[Size]
     """Token ids that the model is given."""
+    items_error: Number
+    """Half a 95 % interval of items_per_s, as a share of it: inputs change, and those of recorded
+    steps are taken for all. 0: each recorded step had as many."""
+    tokens_error: Number
+    """Likewise of tokens_per_s."""
     forwards: Size
     """Per step."""
     passes: Size = field(name="backward_passes")
@@ -191,6 +205,7 @@ def step_section(session: Session) -> Step | Unknown:
         step,
         items_per_s=steps.per_second(step, step.items),
         tokens_per_s=steps.per_second(step, step.tokens),
+        last_mean=steps.usual_mean(step),
         parts=_parts(session),
         other=_lines(step.lines) or Unknown(step.why_no_lines or _NO_SAMPLES),
         backward_lines=_backward_lines(step.backward_lines)

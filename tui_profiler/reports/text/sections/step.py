@@ -19,12 +19,15 @@ from tui_profiler.queries.training.source_lines import line_name
 from tui_profiler.queries.training.step import (
     NodeShare,
     StepVerdict,
+    apart_words,
+    longer_words,
     node_share,
     parts_words,
-    per_second,
+    rates,
     step_parts,
     step_verdict,
     timed_backward,
+    usual_mean,
 )
 from tui_profiler.queries.training.values import (
     COLUMNS,
@@ -56,7 +59,8 @@ def step_sections(session: Session, tree: Tree, top: int | None = None) -> tuple
         figure_text.facts(
             ("share, %", parts_words(session)),
             *figure_text.labelled("not seen", _unseen(session)),
-            ("mean", _times(step)),
+            ("mean", _mean(step)),
+            *figure_text.labelled("last steps", _last(step)),
             ("throughput", _rates(step)),
             ("steps", _counted(step)),
             ("per step", _passes(step)),
@@ -93,28 +97,39 @@ def _unseen(session: Session) -> list[str]:
     return [f"{', '.join(parts)}: {why}" for why, parts in found.items()]
 
 
-def _times(step: TrainingStep) -> str:
+def _mean(step: TrainingStep) -> str:
+    """Return the mean of recorded steps, of which all parts and modules are."""
+    left_out = f", {thousands(step.outliers)} far longer left out" if step.outliers else ""
+    said = figure_text.figure(step.seconds, duration)
+    return f"{said}, of {thousands(step.recorded)} recorded steps{left_out}"
+
+
+def _last(step: TrainingStep) -> list[str]:
+    """Return how long all of the last steps were, recorded or not."""
     p50, p95 = (figure_text.figure(one, duration) for one in (step.p50, step.p95))
-    return f"{figure_text.figure(step.seconds, duration)}, p50 {p50}, p95 {p95}"
+    longer = longer_words(step)
+    mean = figure_text.figure(usual_mean(step), duration)
+    return [
+        f"mean {mean}{' without those far longer' if longer else ''}, p50 {p50}, p95 {p95}",
+        *filter(None, (longer, apart_words(step))),
+    ]
 
 
 def _rates(step: TrainingStep) -> str:
     if isinstance(step.per_second, Unknown):
         return f"{UNAVAILABLE} ({step.per_second.reason})"
     said = [f"{rate_text(step.per_second)} steps/s"]
-    for of_a_step, unit in ((step.items, "items/s"), (step.tokens, "tokens/s")):
-        found = known(per_second(step, of_a_step))
-        said += [] if found is None else [f"{rate_text(found)} {unit}"]
-    return ", ".join(said)
+    for one in rates(step):
+        error = f" ± {share(one.error)}" if one.error else ""
+        said.append(f"{one.mark}{rate_text(one.per_second)} {one.unit}{error}")
+    of = f", of the last {thousands(step.last)} steps" if step.last else ""
+    with_longer = ", those far longer included" if longer_words(step) else ""
+    return f"{', '.join(said)}{of}{with_longer}"
 
 
 def _counted(step: TrainingStep) -> str:
     optimizers = f" ({', '.join(step.optimizers)})" if step.optimizers else ""
-    left_out = f", {thousands(step.outliers)} far longer, left out" if step.outliers else ""
-    return (
-        f"{thousands(step.steps)}, mean of {thousands(step.recorded)} recorded{left_out};"
-        f" each ends with {_ENDS[step.ended_by]}{optimizers}"
-    )
+    return f"{thousands(step.steps)}; each ends with {_ENDS[step.ended_by]}{optimizers}"
 
 
 def _passes(step: TrainingStep) -> str:
