@@ -1,5 +1,6 @@
 """A library that is not installed is one line, and nobody else's models are the worse for it."""
 
+import gc
 import importlib.util
 import os
 import subprocess
@@ -7,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tui_profiler.probe.load.common.optional_libraries import library
 
 ABSENT = """
 import sys
@@ -23,6 +26,15 @@ for model in ("timm:vit_tiny_patch16_224", "yolov8n.yaml"):
     except LoadError as error:
         print(error.failed.what, "|", error.failed.remedies[0].command)
 """
+
+
+def test_a_library_is_imported_without_the_collector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "large_library.py").write_text("import gc\nWAS_ON = gc.isenabled()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert not library("large_library", "Its models", "large").WAS_ON
+    assert gc.isenabled()
 
 
 @pytest.fixture(scope="module")

@@ -128,6 +128,16 @@ async def test_so_many_forwards_as_asked_for_are_run(tmp_path: Path) -> None:
     await talk.close()
 
 
+async def test_torch_is_imported_without_the_collector(tmp_path: Path) -> None:
+    told = 'import gc\nraise ImportError(f"the collector is on: {gc.isenabled()}")\n'
+    (tmp_path / "torch.py").write_text(told)
+    talk = Conversation(spec("demo:cnn"), environment={"PYTHONPATH": str(tmp_path)})
+    session = await talk.until(has_failed)
+    assert session.failure is not None
+    assert session.failure.what == "ImportError: the collector is on: False"
+    await talk.close()
+
+
 async def test_on_paper_only_nothing_is_run() -> None:
     talk = Conversation(spec("demo:cnn", run=False))
     session = await talk.until(lambda s: s.loop is not None and s.loop.state == "finished")

@@ -5,7 +5,9 @@
 2. Torch and a model's library are half a million objects, which a full collection looks at: it
    takes as long as tracing a model, and when it comes is chance. A forward on fake tensors takes no
    memory worth freeing early; a tensor in a cycle would live longer in one trace than in the next.
-3. What was made meanwhile counts as old afterwards: the collection that would come at once, and
+3. Most objects that an import makes stay: torch is imported in 1.06 s of CPU instead of 1.27 s,
+   timm in 2.4 s instead of 3.0 s.
+4. What was made meanwhile counts as old afterwards: the collection that would come at once, and
    that is a full one after large imports, comes when as much again was made.
 """
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from tui_profiler import messages
+from tui_profiler.archive.reading.garbage_collection import without_collector
 from tui_profiler.messages.live import WIRE_VERSION, Stage
 from tui_profiler.probe.load.files.inspection import is_file
 from tui_profiler.probe.measure.devices.machine import allowed_cores, caches
@@ -208,9 +209,10 @@ class Worker:
 
     def _import_torch(self, spec: messages.LoadSpec) -> None:
         with self.stage("import torch") as details:
-            torch = importlib.import_module("torch")
-            if spec.model and ":" not in spec.model and not is_file(spec):
-                importlib.import_module("torchvision")
+            with without_collector():
+                torch = importlib.import_module("torch")
+                if spec.model and ":" not in spec.model and not is_file(spec):
+                    importlib.import_module("torchvision")
             cuda = str(torch.version.cuda or "")
             build = f"CUDA {cuda} build" if cuda else "cpu build"
             details.append(f"{torch.__version__}, {build}")

@@ -5,6 +5,7 @@ import re
 import traceback
 from types import ModuleType
 
+from tui_profiler.archive.reading.garbage_collection import without_collector
 from tui_profiler.probe.load.common.errors import LoadError, model_failed, reason, wrong_request
 
 _NOT_ON_THIS_MACHINE = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
@@ -26,7 +27,8 @@ def library(module: str, models: str, extra: str) -> ModuleType:
         LoadError: It is not installed, importing it raised, or a system library is missing.
     """
     try:
-        return importlib.import_module(module)
+        with without_collector():
+            return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name != module:
             raise model_failed(f"{module} needs {error.name}", error=error) from error
