@@ -33,6 +33,8 @@ flex attention does | those models fail |
 compiled for a code object | what passes through the clock costs 1 % instead of nothing |
 | ``torch.utils._pytree.tree_map``, ``tree_map_only`` | making arguments fake | only the real \
 run is left |
+| ``torch._dynamo.config``, ``.source``, ``disable`` | tracing without Dynamo, whose import takes \
+0.8 s: ``dynamo_later`` | it is imported |
 | ``torch._dynamo.utils.counters["frames"]["total"]`` | frames that were compiled so far | a slow \
 forward is never said to have compiled anything |
 | ``torch.autograd._get_sequence_nr``, ``Node._sequence_nr``, ``Node._register_hook_dict``, \

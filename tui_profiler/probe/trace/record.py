@@ -9,6 +9,7 @@ import torch
 from tui_profiler.archive.reading.garbage_collection import without_collector
 from tui_profiler.messages import Method
 from tui_profiler.probe.cost.call import tensors_in
+from tui_profiler.probe.torch_compat.dynamo_later import dynamo_later
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import FakeTensorMode, fake_inputs, fake_like
 from tui_profiler.probe.torch_compat.kv_cache import ReturnedCache, kept_in, tensors_of
@@ -49,7 +50,9 @@ def record(model: torch.nn.Module, inputs: Inputs, way: Way, name: str) -> Recor
         NoGraphError: no graph could be made of the model.
         ForwardError: the model raised.
     """
-    with nullcontext() if way.method == "dispatch:real" else without_collector():
+    if way.method == "dispatch:real":
+        return _recorded(model, inputs, way, name)
+    with without_collector(), dynamo_later():
         return _recorded(model, inputs, way, name)
 
 
