@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import select
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from tests.probe.watch.watched_program import ROOT, sockets_folder
 from tui_profiler.system.pth_file import FILE
 
 PROGRAM = """
-import multiprocessing, os, sys
+import multiprocessing, os, sys, time
 
 def main():
     import torch
@@ -34,6 +35,7 @@ def main():
         print(torch.rand(1).item(), flush=True)
     while os.path.exists(sys.argv[1]):
         model(x)
+        time.sleep(0.002)
     if parent:
         child.join()
         print(child.exitcode)
@@ -101,6 +103,7 @@ def test_an_enabled_program_and_its_children_listen(
             while len(list(folder.glob("*.sock"))) < 2:
                 assert time.monotonic() < end, child.communicate()
                 assert child.poll() is None, child.communicate()
+                select.select([], [], [], 0.01)
             listed = ours(python, "attach", "--list", folder=folder).stdout
             assert listed.count("serve.py  pid") == 2
             report = ours(

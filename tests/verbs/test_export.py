@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import os
 import re
+import select
 import socket
 import subprocess
 import sys
@@ -138,6 +139,7 @@ def test_a_script_is_exported_and_its_exit_code_is_ours(tmp_path: Path) -> None:
         while f"{PREFIX}step_mean_seconds" not in found:
             assert time.monotonic() < deadline
             assert program.poll() is None
+            select.select([], [], [], 0.1)
             try:
                 with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
                     text = answer.read().decode()
