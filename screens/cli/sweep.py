@@ -162,7 +162,8 @@ def _swept(asked: SweepOptions, chosen: Chosen) -> Sweep:
         )
     except KeyboardInterrupt:
         found = replace(kept[-1], interrupted=True)
-        say(asked.model, f"interrupted after {len(found.visits)} visits; results so far follow")
+        visits = "1 visit" if len(found.visits) == 1 else f"{len(found.visits)} visits"
+        say(asked.model, f"interrupted after {visits}; results so far follow")
         return found
 
 

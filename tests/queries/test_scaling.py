@@ -88,6 +88,7 @@ def test_a_cost_that_is_fixed_at_first_says_both() -> None:
     [
         ([], "it was not timed"),
         ([(1, [1e-3]), (2, [2e-3])], "timed at 2 of 5 points, 3 needed"),
+        ([(1, [1e-3])], "timed at 1 of 5 points, 3 needed"),
         ([(1, [2e-6]), (2, [4e-6]), (4, [8e-6])], "as short as 2.0 µs: too short for the clock"),
     ],
 )

@@ -190,7 +190,8 @@ def time_slope(timed: Sequence[tuple[int, Sequence[float]]], wanted: int) -> Slo
         return Unknown("it was not timed")
     if len(timed) < LEAST_POINTS:
         of = f" of {wanted}" if len(timed) < wanted else ""
-        return Unknown(f"timed at {len(timed)}{of} points, {LEAST_POINTS} needed")
+        points = "point" if len(timed) == 1 and not of else "points"
+        return Unknown(f"timed at {len(timed)}{of} {points}, {LEAST_POINTS} needed")
     shortest = min(median(seconds) for _, seconds in timed)
     if shortest < LEAST_SECONDS:
         return Unknown(f"as short as {shortest * 1e6:.1f} µs: too short for the clock")
