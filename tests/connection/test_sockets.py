@@ -176,7 +176,7 @@ def test_a_socket_s_path_has_plain_characters_and_room() -> None:
     path = sockets.socket_path(folder, 1, 2, "x" * 32)
     assert len(os.fsencode(path)) == sockets.LONGEST_PATH
     assert path.name.startswith("1-2-x")
-    with pytest.raises(sockets.NoPlaceError, match="a socket's path holds 107 bytes"):
+    with pytest.raises(sockets.NoPlaceError, match="a socket's path has at most 107 bytes"):
         sockets.socket_path(Path("/" + "é" * 50), 1, 2, "x")
 
 
