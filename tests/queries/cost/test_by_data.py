@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from msgspec.structs import replace
 
@@ -16,12 +18,14 @@ from tui_profiler.queries.cost.bound import (
     on_paper,
     why_not_decided,
 )
+from tui_profiler.queries.cost.breakdown import bound_shares
 from tui_profiler.queries.cost.energy import PaperEnergy, energy_on_paper
 from tui_profiler.queries.cost.roofline import node_roofline, parts, reached
 from tui_profiler.queries.hardware.data_sheets import data_sheet
 from tui_profiler.queries.hardware.fits import Need, cublas_bytes, devices_needed, fit
 from tui_profiler.queries.hardware.on_device import LeastTime, least_time
 from tui_profiler.queries.panel.provenance import no_class, why
+from tui_profiler.reports.json.report import json_report
 from tui_profiler.session import Bounded, Session, apply
 
 SCALAR = "aten::_local_scalar_dense"
@@ -55,6 +59,14 @@ def test_it_has_no_measured_class_and_no_share_of_a_roof_and_says_why() -> None:
     assert (row.share, row.gain, row.why) == (None, None, BY_DATA)
     whole = node_roofline(session(2e-6), found, reached(session(2e-6), found), ROOT)
     assert (whole.roof, whole.gain) == (None, None)
+
+
+def test_shares_of_the_flops_are_not_known_where_some_depend_on_the_data() -> None:
+    sure, open_ones = (bound_shares(session(2e-6, is_bounded=each)) for each in (False, True))
+    assert sum(share.flops_share or 0.0 for share in sure.values()) == pytest.approx(1.0)
+    assert [share.flops_share for share in open_ones.values()] == [None] * len(open_ones)
+    found = json.loads(json_report(session(2e-6)))["unavailable"]
+    assert found["bottlenecks.compute.flops_share"] == BY_DATA
 
 
 def test_far_above_what_it_takes_at_most_it_is_unexplained() -> None:

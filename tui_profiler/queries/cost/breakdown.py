@@ -201,8 +201,11 @@ def has_attention(tree: Tree) -> bool:
 
 
 def bound_shares(session: Session) -> dict[BoundKind, BoundShare]:
-    """Return each bottleneck class's share of operators, of FLOPs and, once measured, of time."""
-    tree = session.tree
+    """Return each bottleneck class's share of operators, of FLOPs and, once measured, of time.
+
+    Shares of FLOPs are not known where those of an operator depend on the data.
+    """
+    tree, depends = session.tree, False
     ops: dict[BoundKind, int] = dict.fromkeys(KINDS, 0)
     flops: dict[BoundKind, int] = dict.fromkeys(KINDS, 0)
     for index, (node, cost) in enumerate(_nodes(tree) if tree is not None else ()):
@@ -210,7 +213,9 @@ def bound_shares(session: Session) -> dict[BoundKind, BoundShare]:
         if found is not None:
             ops[found.kind] += cost.ops
             flops[found.kind] += cost.flops
-    whole = sum(flops.values())
+        if tree is not None and node.kind == "op" and cost.flops and tree.depends(index):
+            depends = True
+    whole = 0 if depends else sum(flops.values())
     has_nodes = tree is not None and len(tree) > 0
     parts = node_parts(session, 0) if has_nodes else ()
     seconds, running = dict(zip(KINDS, parts, strict=False)), sum(parts)

@@ -829,6 +829,8 @@ def _bottlenecks(session: Session) -> Bottlenecks:
     tree = session.tree
     is_known = tree is None or not len(tree) or bound.known_flops(tree.costs[0]) is not None
     unseen = "" if tree is None or is_known else bound.why_not_counted(tree)
+    depends = tree.depends(0) if tree is not None and len(tree) else None
+    none = "no operator has FLOPs" if depends is None else bound.WHY_OPEN[depends]
     not_timed = (
         why_times_do_not_fit(session)
         or why_no_times(session)
@@ -837,7 +839,7 @@ def _bottlenecks(session: Session) -> Bottlenecks:
     )
 
     def of(share: BoundShare) -> Bottleneck:
-        no_flops = by_time if share.ops is None else "no operator has FLOPs"
+        no_flops = by_time if share.ops is None else none
         return Bottleneck(
             ops=json_values.or_why(None if unseen else share.ops, unseen or by_time),
             flops_share=json_values.or_why(share.flops_share, unseen or no_flops),
