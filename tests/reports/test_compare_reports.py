@@ -345,6 +345,12 @@ def test_figures_that_no_model_has_are_told_by_the_most_there_is() -> None:
     assert ratio_text(comparison.Pair(1e-300, 1e300)) == "–"
 
 
+def test_a_ratio_of_bounds_near_zero_says_what_follows() -> None:
+    assert ratio_text(comparison.Pair(1e6, 1.0, b_reading="at most")) == "×<0.01"
+    assert ratio_text(comparison.Pair(1e6, 1.0, b_reading="about")) == "~×<0.01"
+    assert ratio_text(comparison.Pair(1e6, 1.0, b_reading="at least")) == "–"
+
+
 def test_a_report_is_told_from_other_files(report: Path, tmp_path: Path) -> None:
     index = tmp_path / "model.safetensors.index.json"
     index.write_text('{"metadata": {}, "weight_map": {}}')

@@ -62,7 +62,9 @@ def ratio_text(pair: comparison.Pair) -> str:
     if ratio >= 999.5:
         return f"{sign}×{_written(ratio, 'count')}"
     if ratio < _LEAST_RATIO:
-        return units.UNAVAILABLE if sign else "×<0.01"
+        if pair.reading == "at least":  # It may be anything.
+            return units.UNAVAILABLE
+        return f"{sign * (pair.reading == 'about')}×<0.01"
     return f"{sign}×{units.three_digits(ratio)}"
 
 
