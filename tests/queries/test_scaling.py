@@ -155,15 +155,15 @@ def in_rounds(*latencies: tuple[float, float]) -> Sweep:
 def test_batches_that_the_rounds_do_not_tell_apart_are_a_range() -> None:
     quiet = [(1.12, 1.13), (1.25, 1.25), (1.5, 1.5), (2.0, 2.0), (3.0, 3.0)]
     (sure,) = knees(in_rounds(*quiet))
-    assert (sure.least_batch, sure.batch, sure.most_batch, sure.is_told) == (8, 8, 8, True)
+    assert (sure.least_batch, sure.batch, sure.most_batch, sure.is_distinct) == (8, 8, 8, True)
     busy = [*quiet[:2], (1.4, 1.6), (1.9, 2.1), quiet[-1]]
     (near,) = knees(in_rounds(*busy))  # 1.4 ms at 4 is better than 2.1 ms at 8.
-    assert (near.least_batch, near.batch, near.most_batch, near.is_told) == (4, 8, 8, True)
+    assert (near.least_batch, near.batch, near.most_batch, near.is_distinct) == (4, 8, 8, True)
 
 
 def test_rounds_that_differ_more_than_the_batches_have_no_knee() -> None:
     (knee,) = knees(in_rounds((0.5, 22.0), (35.0, 285.0), (92.0, 286.0), (9.0, 9.0), (9.0, 300.0)))
-    assert not knee.is_told
+    assert not knee.is_distinct
     text = "\n".join(sweep_table(in_rounds(*[(0.5, 300.0)] * 5), columns=100))
     assert "– too noisy: the rounds differ more than the batches" in text
 

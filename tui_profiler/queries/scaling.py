@@ -99,7 +99,7 @@ class Knee(Struct, frozen=True):
     """The rounds do not tell these batches apart: from this one"""
     most_batch: int
     """to this one. Both are ``batch`` where it was the best in every round."""
-    is_told: bool
+    is_distinct: bool
     """Whether they are not all batches of the sweep."""
 
 
@@ -293,7 +293,7 @@ def _knee(at: tuple[tuple[AxisName, Value], ...], number: int, line: list[Result
         is_last=best is last,
         least_batch=near[0],
         most_batch=near[-1],
-        is_told=(near[0], near[-1]) != (first[0], last[0]),
+        is_distinct=(near[0], near[-1]) != (first[0], last[0]),
     )
 
 

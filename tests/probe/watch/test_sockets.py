@@ -75,7 +75,7 @@ def test_a_place_that_cannot_be_trusted_is_a_warning_and_no_more(
         place.chmod(0o777)
     monkeypatch.setenv("TUI_PROFILER_DIR", str(place))
     model, x = Net().eval(), torch.randn(3, 8)
-    with pytest.warns(UserWarning, match="nobody can attach: .*" + str(place)):
+    with pytest.warns(UserWarning, match="no viewer can attach: .*" + str(place)):
         handle = watch(model, "net")
     ran(model, x)()
     handle.close()
@@ -106,7 +106,7 @@ def test_where_no_thread_can_be_started_it_warns_and_leaves_nothing(
     observer = Observer(program("net"), "net", lambda module: False, 0.02, server.wake)
     with monkeypatch.context() as full:
         full.setattr(threading.Thread, "start", refuse)
-        with pytest.warns(UserWarning, match="nobody can attach: can't start new thread"):
+        with pytest.warns(UserWarning, match="no viewer can attach: can't start new thread"):
             server.add(observer)
     assert not list(folder.iterdir())
     server.add(observer)  # There is room again.

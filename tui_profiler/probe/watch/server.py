@@ -141,7 +141,7 @@ class Server:
         ) as error:  # Or there are too many threads.
             if calling is not None:
                 calling.close()
-            warnings.warn(f"tui-profiler: nobody can attach: {error}", stacklevel=3)
+            warnings.warn(f"tui-profiler: no viewer can attach: {error}", stacklevel=3)
 
     def path_of(self, observer: Observer) -> str:
         """Return the path of an observer's socket; why there is none, where there is none."""
@@ -255,7 +255,7 @@ class Server:
                 try:
                     served.calling = _calling_for(served.observer)
                 except (OSError, sockets.NoPlaceError) as error:
-                    warnings.warn(f"tui-profiler: nobody can attach: {error}", stacklevel=1)
+                    warnings.warn(f"tui-profiler: no viewer can attach: {error}", stacklevel=1)
 
     def _ready(self, seconds: float | None) -> list[_Served | None]:
         """Wait until a viewer calls, and return for whom; None stands for ``wake``.

@@ -170,11 +170,11 @@ class SweepKnee(json_values.Closed, frozen=True):
     is_first: bool
     is_last: bool
     least_batch: json_values.Above0
-    """Smallest batch that the rounds do not tell apart from it."""
+    """Smallest batch that the rounds cannot distinguish from it."""
     most_batch: json_values.Above0
-    """Largest batch that the rounds do not tell apart from it."""
-    is_told: bool
-    """False if they are the smallest and the largest of the sweep: the rounds vary too much."""
+    """Largest batch that the rounds cannot distinguish from it."""
+    is_distinct: bool
+    """False if those are the smallest and the largest of the sweep: the rounds vary too much."""
 
 
 class SweepReport(json_values.Closed, frozen=True):

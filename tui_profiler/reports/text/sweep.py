@@ -227,10 +227,10 @@ def _knee_lines(found: tuple[Knee, ...]) -> list[str]:
 
 def _knee(knee: Knee) -> list[str]:
     held = f"{at_words(knee.at)}: " if knee.at else ""
-    if not knee.is_told:
+    if not knee.is_distinct:
         return [f"  {held}{UNAVAILABLE} too noisy: the rounds differ more than the batches"]
     if knee.least_batch != knee.most_batch:
-        near = f"batch {knee.least_batch} to {knee.most_batch}, not told apart by the rounds"
+        near = f"batch {knee.least_batch} to {knee.most_batch}, not distinguished by the rounds"
         return [f"  {held}{near}"]
     if knee.is_first:
         what = "the smallest: larger ones add more latency than throughput"
