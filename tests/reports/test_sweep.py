@@ -55,6 +55,22 @@ def test_the_table_tells_growth_and_knee() -> None:
     assert "  batch 8: 4.50× the items/s of the smallest at 1.78× its latency" in text
 
 
+def test_steps_of_training_are_not_called_forwards() -> None:
+    forwards = swept()
+    steps = replace(forwards, visits=tuple(replace(one, is_step=True) for one in forwards.visits))
+    assert "points -- latency per forward" in table(forwards)
+    shown = table(steps)
+    assert "points -- latency per training step" in shown
+    assert "log-log slope, of the forward in a step" in shown
+    assert (
+        json.loads(sweep_json(forwards))["is_step"],
+        json.loads(sweep_json(steps))["is_step"],
+    ) == (
+        False,
+        True,
+    )
+
+
 def test_the_plot_has_a_mark_for_every_point() -> None:
     text = table(swept())
     plot = text[text.index("latency, by batch") : text.index("scaling with")]

@@ -84,6 +84,8 @@ class Visit(Struct, frozen=True):
     """Size of the batch axis that it ran with; None where its inputs have none."""
     inputs: tuple[InputSpec, ...] = ()
     nodes: tuple[NodeFigures, ...] = ()
+    is_step: bool = False
+    """Latency, items/s and memory are of a training step; nodes are of the forward in it."""
 
 
 class Result(Struct, frozen=True):
@@ -124,6 +126,11 @@ class Sweep(Struct, frozen=True):
     facts: ModelFacts | None = None
     environment: Environment | None = None
     interrupted: bool = False
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether its points are training steps."""
+        return any(visit.is_step for visit in self.visits)
 
 
 def points(axes: tuple[Axis, ...]) -> tuple[Point, ...]:
@@ -177,8 +184,9 @@ def _in_training(visit: Visit, session: Session) -> Visit:
         visit,
         paper_bytes=step_costs.peak_bytes(session),
         is_least=False,
-        allocator_bytes=none,
-        joules=none,
+        is_step=True,
+        allocator_bytes=Unknown("the peak of a step is not measured"),
+        joules=Unknown("the energy of a step is not counted"),
         latency_p50=none,
         latency_p95=none,
         items_per_second=none,
@@ -191,7 +199,9 @@ def _in_training(visit: Visit, session: Session) -> Visit:
     return replace(
         visit,
         latency_p50=step.p50,
-        latency_p95=step.p95 if step.steps >= LEAST_FOR_P95 else none,
+        latency_p95=step.p95
+        if step.steps >= LEAST_FOR_P95
+        else Unknown(f"{step.steps} steps, {LEAST_FOR_P95} needed"),
         items_per_second=_NO_ITEMS if items is None or rate is None else items * rate,
         forwards=step.steps,
     )

@@ -244,7 +244,7 @@ def _told(found: Sweep, visit: Visit, count: int, order: tuple[tuple[int, int], 
     said = visit.failure or (
         "on paper"
         if isinstance(visit.latency_p50, Unknown)
-        else f"{duration(visit.latency_p50)} per forward"
+        else f"{duration(visit.latency_p50)} per {'step' if visit.is_step else 'forward'}"
     )
     failed = {one.place for one in found.visits if one.failure}
     left = sum(place not in failed for _, place in order[count + 1 :])

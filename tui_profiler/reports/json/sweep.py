@@ -49,7 +49,7 @@ class PointFailure(json_values.Closed, frozen=True, rename={"try_": "try"}):
 
 
 class PointLatency(json_values.Closed, frozen=True):
-    """Seconds per forward."""
+    """Seconds per forward, or per training step."""
 
     p50_s: json_values.Known[json_values.Size]
     """Median of the rounds' medians."""
@@ -193,6 +193,8 @@ class SweepReport(json_values.Closed, frozen=True):
     device: str | None
     axes: Annotated[list[SweptAxis], Meta(min_length=1)]
     rounds: json_values.Above0
+    is_step: bool
+    """Latency, items/s and memory are of a training step, scaling of the forward in it."""
     seconds: json_values.Size
     """Measured seconds per point after the warm-up, all rounds together; 0 if on paper only."""
     interrupted: bool
@@ -217,6 +219,7 @@ def sweep_json(sweep: Sweep) -> str:
         model=sweep.model,
         axes=sweep.axes,
         rounds=sweep.rounds,
+        is_step=sweep.has_steps,
         seconds=sweep.seconds if sweep.runs else 0.0,
         interrupted=sweep.interrupted,
         points=[_point(sweep, one) for one in found],

@@ -44,7 +44,7 @@ def sweep_table(
         "",
         *_point_lines(sweep, cells, glyphs),
         *_plot(sweep, cells, glyphs),
-        *_scaling_lines(scalings(sweep), cells, top),
+        *_scaling_lines(scalings(sweep), cells, top, of_step=sweep.has_steps),
         *_knee_lines(knees(sweep)),
     ]
     kept = (part for line in lines for part in wrap_field(line, cells))
@@ -72,6 +72,7 @@ def rounds(number: int) -> str:
 
 def _point_lines(sweep: Sweep, cells: int, glyphs: Glyphs) -> list[str]:
     found = results(sweep)
+    one_run = "training step" if sweep.has_steps else "forward"
     is_of_allocator = any(not isinstance(one.allocator_bytes, Unknown) for one in found)
     has_energy = any(not isinstance(one.joules, Unknown) for one in found)
     at = [max(len(axis.name), *(len(safe(str(v))) for v in axis.values)) + 2 for axis in sweep.axes]
@@ -84,7 +85,7 @@ def _point_lines(sweep: Sweep, cells: int, glyphs: Glyphs) -> list[str]:
     gap = " " * (bars + 2 if bars else 0)
     fastest = max((known(one.items_per_second) or 0.0 for one in found), default=0.0)
     lines = [
-        heading("points", "latency per forward, items/s and peak memory, measured")
+        heading("points", f"latency per {one_run}, items/s and peak memory, measured")
         if sweep.runs
         else heading("points", "on paper"),
         f"{header}{gap}{after}",
@@ -158,7 +159,8 @@ def _plot(sweep: Sweep, cells: int, glyphs: Glyphs) -> list[str]:
     return ["", *drawn] if drawn else []
 
 
-def _scaling_lines(found: tuple[Scaling, ...], cells: int, top: int) -> list[str]:
+def _scaling_lines(found: tuple[Scaling, ...], cells: int, top: int, *, of_step: bool) -> list[str]:
+    what = "log-log slope, of the forward in a step" if of_step else "log-log slope"
     lines: list[str] = []
     told: set[str] = set()
     for one in found:
@@ -170,7 +172,7 @@ def _scaling_lines(found: tuple[Scaling, ...], cells: int, top: int) -> list[str
         held = f" at {at_words(one.at)}" if one.at else ""
         lines += [
             "",
-            heading(f"scaling with {one.axis}{held}", f"log-log slope{more}"),
+            heading(f"scaling with {one.axis}{held}", f"{what}{more}"),
             *_growth_lines(one, cells, top),
         ]
     return lines
