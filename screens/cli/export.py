@@ -43,7 +43,7 @@ class ExportOptions(Struct, frozen=True):
 
 @click.command(
     "export",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
 )
 @options.attach_to
 @options.remote_python

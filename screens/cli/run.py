@@ -58,7 +58,7 @@ class RunOptions(Struct, frozen=True):
 
 @click.command(
     "run",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
 )
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module, as in python -m.")
 @options.layout(

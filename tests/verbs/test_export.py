@@ -167,6 +167,8 @@ def test_a_script_is_exported_and_its_exit_code_is_ours(tmp_path: Path) -> None:
         ([], "Give either --attach NAME or --run SCRIPT"),
         (["--attach", "x", "--run", "y.py"], "Give either --attach NAME or --run SCRIPT"),
         (["--run"], "needs a SCRIPT"),
+        (["--nonsense", "--run", "y.py"], "No such option"),
+        (["--run", "nosuch.py", "--nonsense"], "There is no file"),
         (["--attach", "x", "y.py"], "needs --run"),
         (["--run", "nosuch.py"], "There is no file"),
         (["--attach", "x", "--listen", "nowhere"], "is not HOST:PORT"),
