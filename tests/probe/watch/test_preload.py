@@ -61,6 +61,7 @@ waiting = threading.Thread(target=wait_for_the_end)
 waiting.start()
 while not done.is_set():
     step()
+    time.sleep(0.002)
 waiting.join()
 hears = False
 say(unasked, sorted(set(sys.modules) - before))
@@ -89,6 +90,7 @@ sys.addaudithook(hear)
 end = time.monotonic() + 6
 while time.monotonic() < end:
     step()
+    time.sleep(0.002)
 hears = False
 with open(sys.argv[1], "w") as to:
     json.dump([unasked, sorted(set(sys.modules) - before)], to)
