@@ -41,7 +41,8 @@ LIBRARY = cublas_bytes(sheet(0))
 
 @pytest.fixture(scope="module")
 def template() -> Iterator[Template]:
-    with Template(("torch", "tui_profiler.probe.worker.run")) as process:
+    # As `report --all` does; else each worker imports them anew.
+    with Template(("torchvision", "torch._dynamo", "tui_profiler.probe.worker.run")) as process:
         process.wait()
         yield process
 
