@@ -14,6 +14,7 @@ from tests.small_model import CONV, TRACED, folded
 from tests.training_session import column, step_parts, training_step
 from tui_profiler.findings import CHECKS, findings, withheld_words
 from tui_profiler.findings.evidence.finding import Finding, Kind
+from tui_profiler.findings.execution.training import WORKER_BATCH_SECONDS
 from tui_profiler.findings.trial_verdict import Measured, measured, trial_request, wish
 from tui_profiler.messages import (
     Checkpointing,
@@ -79,13 +80,18 @@ def test_each_kind_has_its_share_of_the_step() -> None:
             0.01,
             "191 MiB less memory traffic, at the memory roof: 10.0 ms of 1.00 s per step",
         ),
-        "loader-workers": (0.2, "200 ms of 1.00 s per step are spent waiting for the data loader"),
+        "loader-workers": (
+            0.2,
+            "200 ms of 1.00 s per step are spent waiting for the data loader, without receiving"
+            " batches",
+        ),
         "optimizer-loop": (0.3, "300 ms of 1.00 s per step are spent in the optimizer"),
         "slow-line": (0.12, "120 ms of 1.00 s per step are spent in that line, by samples"),
         "recompute": (0.125, "125 ms of 1.00 s per step are spent on recomputation"),
         "accumulate": (
             0.15,
-            "half of 300 ms of 1.00 s, per item, with two backward passes per update",
+            "half of 300 ms of 1.00 s, per item, with twice the items per batch;"
+            " forward and backward may gain too",
         ),
     }
     assert {*expected, "pin-memory"} == ADVISED.keys()
@@ -129,6 +135,9 @@ def test_why_nothing_is_said_of_a_step_is_said_where_findings_are_listed() -> No
         ("loader-workers", {"loader": None}),
         ("optimizer-loop", {"optimizer_settings": (replace(LOOP, fused=True),)}),
         ("optimizer-loop", {"optimizer_settings": (replace(LOOP, foreach=True),)}),
+        ("optimizer-loop", {"optimizer_settings": (replace(LOOP, why_not_fused="sparse"),)}),
+        # To receive as many batches from workers would take 150 of the 200 ms.
+        ("loader-workers", {"fetches": 150e-3 / WORKER_BATCH_SECONDS}),
         ("optimizer-loop", {"optimizer_settings": (replace(LOOP, name="Shampoo"),)}),
         ("optimizer-loop", {"optimizer_settings": (LOOP, LOOP)}),
         ("pin-memory", {"loader": None}),

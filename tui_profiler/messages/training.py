@@ -106,6 +106,8 @@ class OptimizerSettings(Part, frozen=True):
     """Its class."""
     foreach: bool | None
     fused: bool | None
+    why_not_fused: str = ""
+    """Why ``fused=True`` would raise; empty where it is not known to."""
 
 
 class KeptGradients(Part, frozen=True):
@@ -219,6 +221,8 @@ class TrainingStep(OnWire, frozen=True):
     steps are taken for all. 0: each recorded step had as many."""
     tokens_error: float = 0.0
     """Likewise of ``tokens``."""
+    fetches: float = 0.0
+    """Batches of a ``DataLoader`` per step."""
 
 
 class BackwardOperators(OnWire, frozen=True):

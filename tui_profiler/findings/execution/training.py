@@ -44,7 +44,10 @@ from tui_profiler.queries.training.step import LEAST_SET
 from tui_profiler.session import Session
 
 LOADER_SHARE = 0.1
-"""Of a step, in ``next()`` of the loader."""
+"""Of a step, in ``next()`` of the loader, that workers would take off it."""
+WORKER_BATCH_SECONDS = 0.5e-3
+"""What the thread takes to receive a batch that a worker has loaded
+(``benchmarks/training/advice.py``)."""
 
 
 @check("loader-workers", holds_in="training")
@@ -54,11 +57,16 @@ def loader_workers(session: Session) -> Finding | None:
     if step is None or step.loader is None:
         return None
     seconds = seconds_of(step, "data")
-    if share_of_step(step, seconds) < LOADER_SHARE:
-        return None
     workers = step.loader.workers
+    saved = seconds - WORKER_BATCH_SECONDS * step.fetches
+    if share_of_step(step, saved) < LOADER_SHARE:
+        return None
     title = "load batches in worker processes"
-    why = "The thread that trains loads each batch (num_workers=0); the model waits meanwhile."
+    why = (
+        "The thread that trains loads each batch (num_workers=0); the model waits meanwhile."
+        " Workers need free cores, and are started anew for each pass over the data unless"
+        " persistent_workers=True."
+    )
     if workers:
         title = f"load batches faster: {workers} workers do not keep up"
         why = (
@@ -74,7 +82,11 @@ def loader_workers(session: Session) -> Finding | None:
             *of_step(step, seconds, "waiting for the data loader"),
             Evidence("DataLoader workers", float(workers), "count", "measured"),
         ),
-        gains=(at_most(step, seconds, "are spent waiting for the data loader"),),
+        gains=(
+            at_most(
+                step, saved, "are spent waiting for the data loader, without receiving batches"
+            ),
+        ),
         why_no_trial="the loader is the program's, which a trial does not run",
         is_of_step=True,
     )
@@ -118,7 +130,7 @@ def optimizer_loop(session: Session) -> Finding | None:
 
 def _loops(session: Session, settings: OptimizerSettings) -> bool:
     """Tell whether it steps by loop; left to torch, it does on the CPU, and not on CUDA."""
-    if settings.name not in FUSED or settings.fused or settings.foreach:
+    if settings.name not in FUSED or settings.fused or settings.foreach or settings.why_not_fused:
         return False
     on_cpu = session.model is not None and session.model.device.startswith("cpu")
     return settings.foreach is False or on_cpu
@@ -223,7 +235,11 @@ UPDATE_SHARE = 0.25
 
 @check("accumulate", holds_in="training")
 def accumulate(session: Session) -> Finding | None:
-    """Find steps of one backward pass whose update takes much of the time."""
+    """Find steps of one backward pass whose update takes much of the time.
+
+    The gain is of a larger batch: of two passes the second one reads and adds all gradients, which
+    takes as long as a fused update (``benchmarks/training/advice.py``).
+    """
     step = recorded_step(session)
     if (
         step is None
@@ -238,15 +254,16 @@ def accumulate(session: Session) -> Finding | None:
         return None
     whole = known(step.seconds) or 0.0
     formula = (
-        f"half of {duration(seconds)} of {duration(whole)}, per item, with two backward passes per"
-        " update"
+        f"half of {duration(seconds)} of {duration(whole)}, per item, with twice the items per"
+        " batch; forward and backward may gain too"
     )
     return Finding(
         kind="accumulate",
-        title="accumulate gradients over two backward passes, or use a larger batch",
+        title="use a larger batch: the update takes as long for any",
         why=(
             "Clipping, update and communication cost the same for any batch. With twice the items"
-            " per update they run half as often; the learning rate may have to change."
+            " they run half as often; the learning rate may have to change. Accumulating over two"
+            " backward passes saves less, or nothing: the second one reads and adds all gradients."
         ),
         nodes=(0,),
         evidence=(

@@ -54,6 +54,40 @@ def test_an_optimizer_is_told_as_it_was_made_and_nothing_of_the_programs_runs() 
     assert loader_settings(object()) is None
 
 
+def fused(made: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """Return an optimizer of the same parameters with ``fused=True``."""
+    groups = made.param_groups
+    return type(made)([one for group in groups for one in group["params"]], fused=True)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adagrad])
+def test_gradients_that_a_fused_optimizer_refuses_are_told(
+    kind: type[torch.optim.Optimizer],
+) -> None:
+    table = nn.Embedding(4, 2, sparse=True)
+    made = kind(table.parameters())
+    assert optimizer_settings(made).why_not_fused == ""
+    table(torch.tensor([1])).sum().backward()
+    assert optimizer_settings(made).why_not_fused == "gradients are sparse"
+    with pytest.raises(RuntimeError, match="sparse"):
+        fused(made).step()
+
+
+def test_parameters_that_a_fused_optimizer_refuses_are_told() -> None:
+    turned = nn.Parameter(torch.ones(2, dtype=torch.complex64))
+    made = torch.optim.Adam([turned])
+    assert optimizer_settings(made).why_not_fused == "parameters are not real"
+    turned.grad = torch.ones_like(turned)
+    with pytest.raises(RuntimeError, match="floating point"):
+        fused(made).step()
+    plain = [nn.Parameter(torch.ones(2))]
+    assert optimizer_settings(torch.optim.Adam(plain)).why_not_fused == ""
+    derived = torch.optim.Adam(plain, differentiable=True)
+    assert optimizer_settings(derived).why_not_fused == "it is differentiable"
+    with pytest.raises(RuntimeError, match="differentiable"):
+        torch.optim.Adam(plain, differentiable=True, fused=True)
+
+
 def test_few_steps_are_told_where_no_more_may_come_and_all_recorded_ones_are_added_up() -> None:
     spent = Spent()
     net = Net(spent, 1e-3, 1e-3)

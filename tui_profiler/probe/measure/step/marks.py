@@ -30,7 +30,7 @@ import math
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import repeat
 from operator import length_hint
@@ -39,6 +39,7 @@ from time import perf_counter
 from types import CellType, FrameType
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
+from torch import Tensor, strided
 from torch.compiler import is_dynamo_compiling
 from torch.nn.utils import clip_grad
 from torch.optim import optimizer
@@ -48,6 +49,7 @@ from torch.utils.hooks import RemovableHandle
 from tui_profiler.messages import LoaderSettings, OptimizerSettings
 from tui_profiler.probe.measure.clock.backward import CALIBRATED, LONGEST_TOLD, MOST_BRIEF
 from tui_profiler.probe.torch_compat.internals import is_compiled
+from tui_profiler.probe.torch_compat.threads import without_torch_function
 
 Kind: TypeAlias = Literal["data", "clip", "optimizer"]
 Call: TypeAlias = Callable[..., Any]
@@ -419,7 +421,31 @@ def optimizer_settings(stepped: object) -> OptimizerSettings:
         type(stepped).__name__,
         foreach if isinstance(foreach, bool) else None,
         fused if isinstance(fused, bool) else None,
+        _why_not_fused(stepped, ways),
     )
+
+
+def _why_not_fused(stepped: object, ways: Mapping[str, object]) -> str:
+    """Return why ``fused=True`` would raise; empty where it is not known to.
+
+    Source: what ``__init__`` of Adam, SGD and Adagrad and ``_device_dtype_check_for_fused`` refuse,
+    and ``_fused_sgd`` and ``_fused_adagrad`` of gradients (torch 2.14).
+    """
+    if ways.get("differentiable") is True:
+        return "it is differentiable"
+    groups = _attributes(stepped).get("param_groups")
+    with without_torch_function():
+        for group in groups if type(groups) is list else ():
+            given = group.get("params") if type(group) is dict else None
+            for one in given if type(given) is list else ():
+                if not isinstance(one, Tensor):
+                    continue
+                if not one.dtype.is_floating_point:
+                    return "parameters are not real"
+                gradient = one.grad
+                if gradient is not None and gradient.layout is not strided:
+                    return "gradients are sparse"
+    return ""
 
 
 def _attributes(of: object) -> dict[str, object]:

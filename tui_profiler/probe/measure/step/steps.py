@@ -999,6 +999,7 @@ class TrainingSteps:
             longer_share=self._lengths.longer_share(),
             items_error=self._items_error("items"),
             tokens_error=self._items_error("tokens"),
+            fetches=mean("fetches"),
         )
 
     def _thread(self) -> ThreadTime | None:
