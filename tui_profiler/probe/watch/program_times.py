@@ -244,23 +244,23 @@ class ProgramTimes:
             or_cold: give those of the warm-up where there are no others.
         """
         yield from self._steps.messages(at)
-        for message in self._training.messages(at, or_few=or_cold):
-            yield message
-            if (found := self._recorder.govern()) is not None:
-                yield found
+        of_training = tuple(self._training.messages(at, or_few=or_cold))
+        yield from of_training
         yield from self._recorder.modes(at)
         if or_cold:
             self._requests.finish()  # No forward has come for a while.
         yield from self._requests.messages(at)
         or_cold = or_cold and self._is_cold_new
-        if not self._is_new and not or_cold:
-            return
-        self._is_new = False
-        self._is_cold_new &= not or_cold
-        yield from self._recorder.figures(at, dropped + self._misdated, or_cold=or_cold)
-        found = self._recorder.govern()
-        if found is not None:
+        is_new = self._is_new or or_cold
+        if is_new:
+            self._is_new = False
+            self._is_cold_new &= not or_cold
+            yield from self._recorder.figures(at, dropped + self._misdated, or_cold=or_cold)
+        # Once: of two that wait for a viewer, one counts as dropped.
+        if (is_new or of_training) and (found := self._recorder.govern()) is not None:
             yield found
+        if not is_new:
+            return
         if self._windows.is_due:
             self._open_window()
         yield from self._windows.messages(at)
