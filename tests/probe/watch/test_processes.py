@@ -16,6 +16,7 @@ import pytest
 from tests.probe.watch.watched_program import WatchedProgram, sockets_folder
 from tests.viewer import Viewer, place_of, wait_until
 from tui_profiler.connection.sockets import places
+from tui_profiler.messages import Sample
 
 TAKES_NUMBERS = """
 import contextlib, socket, warnings
@@ -313,3 +314,37 @@ def test_a_daemon_is_watched_whether_it_was_before_or_is_from_now_on(folder: Pat
         assert program.said() == ["left", True]
         assert program.complaint() == ""
     assert daemon not in [place.pid for place in places()]
+
+
+def test_a_program_without_a_free_file_is_left_in_peace(folder: Path) -> None:
+    """Nothing is written to its standard error, and counters are read again later."""
+    code = """
+    import resource
+    model, x, tries = Net().eval(), torch.randn(3, 8), []
+    handle = tui_profiler.watch(model, "full", grace_seconds=60)
+    def note(event, _):
+        if event == "open" and threading.current_thread().name == "tui-profiler-sample":
+            tries.append(event)
+    sys.addaudithook(note)
+    sampled = lambda: len(tries)
+    told = threading.Thread(target=sys.stdin.readline)
+    told.start()
+    run(model, x, lambda: not told.is_alive())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    before = sampled()
+    for _ in range(3):
+        run(model, x, lambda: sampled() > before)
+        before = sampled()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    say("again")
+    run(model, x, lambda: not handle.is_looked_at)
+    """
+    with WatchedProgram(code, folder) as program:
+        with Viewer(place_of("full")) as viewer:
+            viewer.until(lambda session: session.tick and session.history.samples)
+            program.hears()
+            assert program.said() == ["again"]
+            before = len(viewer.heard)
+            viewer.until(lambda _: any(isinstance(one, Sample) for one in viewer.heard[before:]))
+        assert program.complaint() == ""

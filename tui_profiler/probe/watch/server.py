@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from multiprocessing.util import Finalize, register_after_fork
 from pathlib import Path
 
+import psutil
+
 from tui_profiler.connection import sockets
 from tui_profiler.connection.wire import encode
 from tui_profiler.messages import Failed, Remedy
@@ -342,11 +344,11 @@ class Server:
         try:
             while (looked_at := self._looked_at()) and not self._is_ending:
                 for observer in looked_at:
-                    if observer not in samplers:
-                        energy = observer.energy.watch = EnergyWatch()
-                        energy.start()
-                        samplers[observer] = Sampler(observer.program.started_at, energy=energy)
-                    observer.post(samplers[observer].sample())
+                    # The program may have no open file or thread left; later it may again.
+                    with contextlib.suppress(OSError, RuntimeError, psutil.Error):
+                        if observer not in samplers:
+                            samplers[observer] = _sampler(observer)
+                        observer.post(samplers[observer].sample())
                 pause(SAMPLE_SECONDS)
         finally:
             for observer, sampler in samplers.items():
@@ -389,6 +391,25 @@ class Server:
         for served in list(self._watched.values()):
             if served.calling is not None:
                 served.calling.close()
+
+
+def _sampler(observer: Observer) -> Sampler:
+    """Return what reads the machine's counters for an observer; those of energy are started.
+
+    Raises:
+        OSError: the program has no open file left.
+        RuntimeError: no thread can be started.
+        psutil.Error: likewise, as psutil says it.
+    """
+    energy = EnergyWatch()
+    made = Sampler(observer.program.started_at, energy=energy)
+    try:
+        energy.start()
+    except RuntimeError:
+        made.close()
+        raise
+    observer.energy.watch = energy
+    return made
 
 
 def _calling_for(observer: Observer) -> _Calling:
