@@ -80,7 +80,8 @@ def _of_failure(failure: Failed, *, debug: bool) -> tuple[str, ...]:
     if failure.likely:
         lines.append(f"likely {safe(failure.likely)}")
     lines += [
-        f"try {safe(remedy.command)}" + (f": {safe(remedy.result)}" if remedy.result else "")
+        f"{'tried' if remedy.is_tried else 'try'} {safe(remedy.command)}"
+        + (f": {safe(remedy.result)}" if remedy.result else "")
         for remedy in failure.remedies
     ]
     if not failure.remedies and failure.traceback and not debug:

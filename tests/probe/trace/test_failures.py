@@ -51,8 +51,10 @@ def test_a_failure_names_the_module_the_line_and_the_error() -> None:
     assert failed.what == "forward raised ValueError: class count 10 is not 1000"
     assert failed.where == "body.1"
     assert failed.at == f"{__file__}:{Head.forward.__code__.co_firstlineno + 1}"
-    assert failed.remedies[0].command == "--input x0=1,4"
-    assert "first linear" in failed.remedies[0].result
+    example, tried = failed.remedies
+    assert example.command == 'example_inputs = {"x": x}'
+    assert (tried.command, tried.is_tried) == ("--input x0=1,4", True)
+    assert "first linear" in tried.result
     assert failed.traceback.rstrip().endswith("second line")
 
 

@@ -146,8 +146,8 @@ def _remedies(failed: ForwardError, inputs: Inputs) -> tuple[Remedy, ...]:
         return (Remedy("--input 1,3,224,224", "passes one tensor of this shape to forward"),)
     typed = " ".join(_option(spec.name, spec.shape, spec.dtype) for spec in inputs.specs)
     reasons = ", ".join(dict.fromkeys(spec.why for spec in inputs.specs if spec.why))
-    tried = "what was tried" + (f" ({reasons})" if reasons else "")
-    return (Remedy(typed, f"{tried}: give other shapes in this form", is_tried=True),)
+    raised = f"{failed.during} raised on these" + (f" ({reasons})" if reasons else "")
+    return (Remedy(typed, raised, is_tried=True),)
 
 
 def _option(name: str, shape: tuple[int, ...], dtype: str) -> str:

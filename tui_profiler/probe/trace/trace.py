@@ -38,6 +38,7 @@ from tui_profiler.probe.trace import failure, tracers
 from tui_profiler.probe.trace.failure import TraceError
 from tui_profiler.probe.trace.fake.meta import is_on_meta
 from tui_profiler.probe.trace.record import Recording, make_layers, record, waiting_for_shapes
+from tui_profiler.probe.trace.remedies import input_remedies
 from tui_profiler.probe.trace.tree.lifetimes import peak_memory
 from tui_profiler.probe.trace.tree.messages import Frozen
 from tui_profiler.probe.trace.tree.module_stack import LATER
@@ -100,6 +101,7 @@ def trace(
     attempts: list[Attempt] = []
     failed: Failed | None = None
     partial: PartialTree | None = None
+    refused: failure.ForwardError | None = None
     for way in tracers.ways(tracer, is_on_meta(model)):
         # A real run says best what is wrong with a model; of two graphs, the first that failed.
         failed = failed if way.makes_graph else None
@@ -110,12 +112,16 @@ def trace(
             except failure.ForwardError as error:
                 attempts.append(_attempt(way, started, error, failure.one_line(error.error)))
                 partial = error.partial if failed is None else partial
+                refused = refused if failed is not None else error
                 failed = _first(failed, _failure(way, error, inputs))
             else:
                 attempts.append(_attempt(way, started, recording.program))
                 with without_collector():
                     return finished(model, recording, way, tuple(attempts), inputs, has_grown)
     assert failed is not None
+    if refused is not None and any(one.is_tried for one in failed.remedies):
+        found = input_remedies(model, refused)
+        failed = replace(failed, remedies=(*found, *failed.remedies))
     raise TraceError(failed, tuple(attempts), partial)
 
 
