@@ -67,6 +67,7 @@ def explore_verb(
     if is_recording(model):
         options.refuse_options(chosen, options.RECORDING)
     if web and not is_served():
+        options.require_known(model)  # Else the page would end before it says why.
         return to_browsers(model)
     if is_recording(model):
         return _play(model, appearance)

@@ -67,6 +67,7 @@ def test_what_is_like_a_verb_and_a_model_is_told_so(capsys, tmp_path, monkeypatc
     [
         ("sweep", "resnt18", "--batch", "1,2"),
         ("try", "resnt18"),
+        ("explore", "resnt18", "--web"),
         ("verify", "resnt18"),
         ("onnx", "resnt18", "-o", "new.onnx"),
         ("record", "resnt18", "-o", "new.rec"),
