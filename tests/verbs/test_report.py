@@ -14,9 +14,12 @@ from tui_profiler.messages import (
     Ended,
     Failed,
     FileFacts,
+    Heartbeat,
+    Hello,
     Listed,
     LoopState,
     Message,
+    Program,
     Remedy,
     Request,
     StageDone,
@@ -52,6 +55,25 @@ async def test_measuring_waits_until_enough_was_run() -> None:
     session, _ = await told(Recorded(MEASURED), measuring=True)
     assert session.tick is not None
     assert session.overhead is not None
+
+
+async def test_a_program_that_runs_no_forward_is_waited_for_and_its_end_is_a_failure() -> None:
+    hello = Hello(1, 7, (), program=Program("idle", 7, "idle.py", 0.0, 5.0))
+    beats = [Heartbeat(float(at), 0.0) for at in range(5)]
+    for end in (
+        Ended(0, True, attached=True),
+        LoopState("finished", 5.0, detail="the program ended"),
+    ):
+        session, lines = await told(Recorded((hello, *beats, end), ends=True), measuring=True)
+        assert lines == ["waiting for its next forward"]
+        assert complaint(session, debug=False) == (
+            "trace: no forward of the program was recorded",
+            "because the program ended",
+            "try tui-profiler attach --list",
+        )
+        assert exit_code(session) == 1
+    worker, lines = await told(Recorded((*beats, Ended(0, True)), ends=True))
+    assert (worker.failure, lines) == (None, [])
 
 
 async def test_each_stage_that_is_done_is_told() -> None:

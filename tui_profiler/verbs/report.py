@@ -8,11 +8,14 @@ from msgspec.structs import replace
 from tui_profiler import messages
 from tui_profiler.figures.units import duration, size, thousands
 from tui_profiler.formatting.text import safe
+from tui_profiler.queries.time.modes import is_program
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source, Told
 
 SAY_SECONDS = 2.0
 """Between two lines of progress."""
+SILENT_HEARTBEATS = 3
+"""Seconds without a forward of a program, about: from then on it is said what is waited for."""
 _MOST_NAMES = 12
 FIT_BATCHES = (16, 32)
 """The first batch size, of the others. A small batch has its peak elsewhere than a large one."""
@@ -37,10 +40,14 @@ async def report(
         The final session; ``outcome`` has the exit code for it.
     """
     session = EMPTY
-    is_asked, said_at = False, 0.0
+    is_asked, said_at, heartbeats = False, 0.0, 0
     try:
         async for message in source.messages():
             session = folded(session, message, progress)
+            if isinstance(message, messages.Heartbeat) and session.tree is None:
+                heartbeats += 1
+                if heartbeats == SILENT_HEARTBEATS and is_program(session):
+                    progress("waiting for its next forward")
             if measuring and wants_values(message):
                 source.send(messages.ReadValues())
             if (
@@ -58,7 +65,21 @@ async def report(
                 is_asked = True
     finally:
         await source.close()
+    if session.tree is None and session.failure is None and (why := _why_left(session)):
+        what = "no forward of the program was recorded"
+        remedy = messages.Remedy("tui-profiler attach --list", "")
+        return apply(session, messages.Failed("trace", what, why=why, remedies=(remedy,)))
     return session
+
+
+def _why_left(session: Session) -> str:
+    """Return why no more comes of a program that was attached to; empty where more may come."""
+    if not is_program(session):
+        return ""
+    if session.loop is not None and session.loop.state == "finished":
+        return session.loop.detail
+    ended = session.ended
+    return "the program ended" if ended is not None and ended.expected else ""
 
 
 def folded(session: Session, message: Told, progress: Callable[[str], None]) -> Session:
