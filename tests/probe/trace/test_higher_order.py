@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.nn.attention.flex_attention import flex_attention
 
 from tests.probe.trace.traced import at, cost_at, inputs_of, paths, traced
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
@@ -169,3 +170,38 @@ def test_a_branch_in_the_graph_of_a_model_on_meta_is_counted() -> None:
 
     assert made.method == "dispatch:meta"
     assert made.costs[0].macs == LARGE
+
+
+class CompiledAttention(nn.Module):
+    """Flex attention, which only compiled code may run, and a function that a backend compiles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x):
+        query = self.layer(x).view(1, 2, 16, 8)
+        attended = flex_attention(query, query, query)
+        return torch.compile(lambda y: y @ y.mT, backend=generate)(attended)
+
+
+GENERATED: list[torch.fx.GraphModule] = []
+
+
+def generate(graph, _):
+    """Stand for a backend that generates code, which cannot run on fake tensors."""
+    GENERATED.append(graph)
+    return graph.forward
+
+
+def test_no_backend_generates_code_for_fake_tensors_and_the_models_own_does_afterwards() -> None:
+    model, x = CompiledAttention().eval(), torch.ones(1, 2, 16, 8)
+    GENERATED.clear()
+    made = traced(model, x)
+    assert made.method == "dispatch:fake"
+    assert not GENERATED
+    # Heads, queries, keys, width: of scores, of values, and of the product.
+    assert cost_at(made, "").macs == 2 * 16 * 8 * 8 + 3 * (2 * 16 * 16 * 8)
+    with torch.no_grad():  # Flex attention has no backward on CPUs.
+        model(x)
+    assert len(GENERATED) == 1

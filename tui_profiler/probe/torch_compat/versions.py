@@ -56,3 +56,14 @@ def uncompiled() -> AbstractContextManager[object]:
         return nullcontext()
     stance: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
     return stance
+
+
+def without_generated_code() -> AbstractContextManager[object]:
+    """Have what is compiled while the block runs run torch's operators, whatever its backend is.
+
+    Code that a backend generates reads memory, which fake tensors have none of: the process dies.
+    """
+    stance: AbstractContextManager[object] = torch.compiler.set_stance(
+        "default", force_backend="eager"
+    )
+    return stance

@@ -14,7 +14,7 @@ from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import FakeTensorMode, fake_inputs, fake_like
 from tui_profiler.probe.torch_compat.kv_cache import ReturnedCache, kept_in, tensors_of
 from tui_profiler.probe.torch_compat.modules import COMPILED, each_module, why_opaque
-from tui_profiler.probe.torch_compat.versions import uncompiled
+from tui_profiler.probe.torch_compat.versions import uncompiled, without_generated_code
 from tui_profiler.probe.trace.failure import ForwardError, NoGraphError
 from tui_profiler.probe.trace.fake.data_dependent import Bounds
 from tui_profiler.probe.trace.fake.meta import as_if_on_cpu, has_fakes
@@ -65,7 +65,8 @@ def _recorded(model: torch.nn.Module, inputs: Inputs, way: Way, name: str) -> Re
             return _record(model, inputs, way, name, Recorder, bounds)
     except ForwardError as error:
         if asks_for_compiler(error.error):
-            return _record(model, inputs, way, name, RecorderAroundCompiler, bounds)
+            with without_generated_code():
+                return _record(model, inputs, way, name, RecorderAroundCompiler, bounds)
         if not bounds.read_a_truth:
             raise
     return _record(model, inputs, way, name, Recorder, Bounds(truth=True))
