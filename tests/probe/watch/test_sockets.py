@@ -29,7 +29,7 @@ from tests.probe.watch.watched_model import (
 from tests.viewer import Viewer, place_of, wait_until
 from tui_profiler import watch
 from tui_profiler.connection.wire import encode
-from tui_profiler.messages import Failed, Observe, Tick, TraceAgain
+from tui_profiler.messages import Failed, Heartbeat, Observe, Tick, TraceAgain
 from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.watch.observer import Observer
 from tui_profiler.probe.watch.server import (
@@ -261,6 +261,28 @@ def test_no_warning_comes_where_all_is_well() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         watch(model, "net").close()
+
+
+def test_what_was_dropped_does_not_become_less_when_a_viewer_leaves() -> None:
+    """It is a counter of Prometheus."""
+    viewers, pairs = Viewers(), [socket.socketpair() for _ in range(2)]
+    for ours, theirs in pairs:
+        viewers.admit(Link(ours, lambda: None), Heartbeat(0.0, 0.0))
+        theirs.sendall(encode(Observe()))
+
+    def left() -> int:
+        viewers.requests(lambda request: None)
+        viewers.say(Heartbeat(1.0, 0.0))
+        return viewers.connections
+
+    wait_until(lambda: left() == 2 and viewers.dropped > 100)
+    before, (_, theirs) = viewers.dropped, pairs[0]
+    theirs.close()
+    wait_until(lambda: left() == 1)
+    assert viewers.dropped >= before
+    pairs[1][1].close()
+    wait_until(lambda: left() == 0)
+    assert viewers.dropped == 0
 
 
 def test_a_viewer_that_does_not_read_is_counted_and_holds_up_nobody() -> None:

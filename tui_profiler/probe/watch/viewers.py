@@ -30,6 +30,7 @@ class Viewers:
         self._said: dict[type[Message], tuple[Message, ...]] = {}
         """By kind, in the order in which it was said first."""
         self._next_beat = 0.0
+        self._dropped_by_gone = 0
         self.left_at = 0.0
         """``time.monotonic()`` when the last one left."""
 
@@ -44,8 +45,8 @@ class Viewers:
 
     @property
     def dropped(self) -> int:
-        """Messages that those who look now were too slow for."""
-        return sum(link.dropped for link in self._told)
+        """Messages that viewers were too slow for since the first one came, also those who left."""
+        return self._dropped_by_gone + sum(link.dropped for link in self._told)
 
     def admit(self, link: Link, hello: Message) -> None:
         """Take a new connection; it is told who this is, and nothing else before it asks."""
@@ -67,10 +68,12 @@ class Viewers:
         while self.seconds_to_silence() == 0.0 and self.hang_up_on_silent():
             pass
         before = bool(self._told)
+        self._dropped_by_gone += sum(link.dropped for link in self._told if link.is_closed)
         self._links = [link for link in self._links if not link.is_closed]
         self._told = [link for link in self._told if not link.is_closed]
         if before and not self._told:
             self.left_at = time.monotonic()
+            self._dropped_by_gone = 0
 
     def seconds_to_silence(self) -> float | None:
         """Return the seconds until one has been silent for too long; None: there is none."""
