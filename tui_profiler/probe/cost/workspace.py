@@ -261,6 +261,77 @@ def _recurrent_layer_backward(call: Call) -> int:
     return (read + 4 * hidden) * size + incoming + gradients + scratch + extra
 
 
+@WORKSPACE.register("aten::_trilinear")
+def _trilinear(call: Call) -> int:
+    """Of one slice of the unrolled axis: the product of the first two, and of it with the third.
+
+    A bilinear layer's forward, and the gradients of both inputs and of its weight. Source:
+    ``aten/src/ATen/native/Linear.cpp`` (``_trilinear``).
+    """
+    shapes = []
+    for name, added in (("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")):
+        sizes = list(call.shape(name))
+        for axis in sorted(call.numbers(added)):
+            sizes.insert(axis, 1)
+        shapes.append(sizes)
+    summed, third = set(call.numbers("sumdim")), set(call.numbers("expand3"))
+    unrolled = call.number("unroll_dim")
+    axes = [axis for axis in range(len(shapes[0])) if axis != unrolled]
+    first = prod(max(shapes[0][i], shapes[1][i]) for i in axes if i not in summed & third)
+    product = prod(max(sizes[i] for sizes in shapes) for i in axes if i not in summed)
+    return (first + product) * _itemsize(call)
+
+
+@WORKSPACE.register("aten::im2col")
+def _unfold(call: Call) -> int:
+    """A tensor as large as the input."""
+    return call.first().numel() * _itemsize(call)
+
+
+@WORKSPACE.register("aten::native_batch_norm_backward")
+def _batch_norm_backward(call: Call) -> int:
+    """The gradient of the input once more, where it is wanted and the incoming one is not spread.
+
+    Read off allocations with torch 2.14, in float32 and bfloat16.
+    """
+    wanted, given = call.get("output_mask"), call.tensor("input")
+    if isinstance(wanted, list | tuple) and not wanted[0]:
+        return 0
+    incoming = call.tensor("grad_out")
+    is_dense = incoming.is_contiguous() or _is_channels_last(incoming)
+    return given.numel() * given.element_size() if is_dense else 0
+
+
+@WORKSPACE.register("aten::_safe_softmax")
+def _safe_softmax(call: Call) -> int:
+    """Which elements are minus infinity, which rows are so throughout, and a zero.
+
+    Source: ``aten/src/ATen/native/transformers/attention.cpp`` (``_safe_softmax``).
+    """
+    given = call.tensor("self")
+    return given.numel() + given.numel() // max(given.shape[call.number("dim")], 1) + _FLOAT
+
+
+@WORKSPACE.register("aten::logsumexp")
+def _logsumexp(call: Call) -> int:
+    """The maxima, and the input less them.
+
+    Source: ``aten/src/ATen/native/ReduceOps.cpp`` (``logsumexp_out_impl``).
+    """
+    return (call.first().numel() + call.output_elements()) * _itemsize(call)
+
+
+@WORKSPACE.register("aten::mean")
+def _mean(call: Call) -> int:
+    """In 16 bits the input and the mean in float32.
+
+    Source: ``aten/src/ATen/native/ReduceOps.cpp`` (``mean_out``).
+    """
+    if _itemsize(call) >= _FLOAT:
+        return 0
+    return (call.first().numel() + call.output_elements()) * _FLOAT
+
+
 _LINE, _ALIASED, _PAGE = 64, 256, 4096
 _POINTERS = 4_952
 """Bytes of oneDNN's scratch space besides its buffers: a page to align them, tables."""
