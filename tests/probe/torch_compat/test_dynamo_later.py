@@ -8,6 +8,7 @@ PROGRAM = """
 import sys, torch
 from torch import nn
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.trace.recorder import Recorder
 from tui_profiler.probe.trace.trace import trace
 
 class Asks(nn.Module):
@@ -30,6 +31,8 @@ def of_dynamo():
 assert macs() == 2 * 8 * 16
 assert of_dynamo() == ["torch._dynamo.config"], of_dynamo()
 settings = sys.modules["torch._dynamo.config"]
+hidden = Recorder.__torch_dispatch__
+assert "__dynamo_disable" not in vars(getattr(hidden, "__wrapped__", hidden))
 
 def asks():
     import torch._dynamo.utils

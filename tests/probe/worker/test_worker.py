@@ -24,6 +24,7 @@ from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.worker.worker import Worker
 from tui_profiler.session import Session
 
+ROOT = Path(__file__).parents[3]
 SLOW_ENOUGH = """
 import torch
 
@@ -131,7 +132,7 @@ async def test_so_many_forwards_as_asked_for_are_run(tmp_path: Path) -> None:
 async def test_torch_is_imported_without_the_collector(tmp_path: Path) -> None:
     told = 'import gc\nraise ImportError(f"the collector is on: {gc.isenabled()}")\n'
     (tmp_path / "torch.py").write_text(told)
-    talk = Conversation(spec("demo:cnn"), environment={"PYTHONPATH": str(tmp_path)})
+    talk = Conversation(spec("demo:cnn"), environment={"PYTHONPATH": f"{tmp_path}:{ROOT}"})
     session = await talk.until(has_failed)
     assert session.failure is not None
     assert session.failure.what == "ImportError: the collector is on: False"
