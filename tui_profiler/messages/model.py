@@ -67,7 +67,7 @@ class ModelFacts(OnWire, frozen=True):
     inputs: tuple[InputSpec, ...]
     """In the order in which they are passed."""
     batch: int | None
-    """Size of the batch axis, None where the inputs have none."""
+    """Size of the batch axis, None where the inputs have none, or none was found."""
     device: str
     """``cpu`` or ``cuda:0``."""
     training: bool
@@ -76,6 +76,8 @@ class ModelFacts(OnWire, frozen=True):
     """Billions of multiply-accumulates that torchvision publishes; None where it does not."""
     published_parameters: int | None = None
     """Parameter count that torchvision publishes for it."""
+    why_no_batch: str = ""
+    """Why ``batch`` is None; empty where that is not told."""
 
 
 class Tensor(Part, frozen=True, gc=False):

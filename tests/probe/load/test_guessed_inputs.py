@@ -197,7 +197,7 @@ def test_candidates_are_a_sequence():
         candidates[len(candidates)]
 
 
-def test_an_example_of_another_batch_repeats_its_items():
+def test_an_example_is_passed_as_it_is_whatever_batch_is_asked_for():
     value = {"x": torch.arange(6.0).view(2, 3), "table": torch.ones(5, 3), "flag": True}
 
     class Net(nn.Module):
@@ -205,8 +205,8 @@ def test_an_example_of_another_batch_repeats_its_items():
             return x @ table.T
 
     inputs = inputs_from(value, Net(), Settings(torch.device("cpu"), torch.float64, 5))
-    assert inputs.batch == 5
-    assert torch.equal(inputs.kwargs["x"][4], value["x"][0].double())
+    assert inputs.batch is None
+    assert torch.equal(inputs.kwargs["x"], value["x"].double())
     assert inputs.kwargs["table"].shape == (5, 3)
     assert inputs.kwargs["flag"] is True
     assert [(spec.name, spec.dtype) for spec in inputs.specs] == [
@@ -223,9 +223,9 @@ def test_an_example_may_hold_lists_and_dictionaries():
     example = ([torch.ones(2, 3), torch.ones(2, 4)], {"mask": torch.ones(2)})
     inputs = inputs_from(example, Net(), Settings(torch.device("cpu"), None, 1))
     assert [(spec.name, spec.shape) for spec in inputs.specs] == [
-        ("images[0]", (1, 3)),
-        ("images[1]", (1, 4)),
-        ("extra.mask", (1,)),
+        ("images[0]", (2, 3)),
+        ("images[1]", (2, 4)),
+        ("extra.mask", (2,)),
     ]
 
 

@@ -219,6 +219,25 @@ def test_example_inputs_of_the_file_are_what_is_passed(folder):
     assert loaded.remake(loaded.model, 5)[0].specs[0].shape == (5, 4)
 
 
+def test_the_axis_that_follows_the_batch_of_example_inputs_is_the_batch(folder):
+    write(
+        folder / "time_first.py",
+        NET,
+        "def example_inputs(batch=3): return (torch.randn(9, batch, 4), torch.randn(9, 9))",
+    )
+    loaded = load_in(folder, "time_first.py:Net")
+    (inputs,) = loaded.candidates
+    assert (inputs.batch, inputs.batch_axes) == (3, (1, None))
+    (larger,) = loaded.remake(loaded.model, 9)
+    assert (larger.batch, larger.batch_axes) == (9, (1, None))
+
+
+def test_no_axis_of_other_example_inputs_is_taken_for_the_batch(folder):
+    write(folder / "plain.py", NET, "example_inputs = (torch.randn(3, 4),)")
+    loaded = load_in(folder, "plain.py:Net", batch=6)
+    assert (loaded.candidates[0].batch, loaded.batch, loaded.knows_batch) == (None, 6, False)
+
+
 def test_example_inputs_of_the_model_win_over_those_of_the_file(folder):
     write(
         folder / "examples_model.py",

@@ -23,6 +23,11 @@ class Inputs:
     """One for each tensor, in order."""
     batch: int | None = None
     """Size of the batch axis; None where there is none."""
+    batch_axes: tuple[int | None, ...] | None = None
+    """Which axis of each tensor, in order, is the batch axis: of images in a list none. None where
+    that was not found, or is known to the library that the model comes from."""
+    why_no_batch: str = ""
+    """Why no batch axis was found."""
     concrete: frozenset[str] = frozenset()
     """Keywords that steer forward by their values (masks, sizes of images): they stay real where
     the others are fake."""

@@ -105,7 +105,7 @@ def waiting_for_shapes(model: torch.nn.Module) -> tuple[torch.nn.Module, ...]:
 
 
 @contextmanager
-def _given(model: torch.nn.Module, inputs: Inputs, method: Method) -> Iterator[Inputs]:
+def passed(model: torch.nn.Module, inputs: Inputs, method: Method) -> Iterator[Inputs]:
     """Return what is passed to forward; for a model on meta, with parameters as fakes."""
     if method == "dispatch:real":
         yield real_inputs(inputs)
@@ -155,7 +155,7 @@ def _record_once(
     bounds: Bounds,
     walker: ScriptWalker | None,
 ) -> Recording:
-    with _given(model, inputs, way.method) as given:
+    with passed(model, inputs, way.method) as given:
         program = _program(model, inputs, given, way)
         places = Places(model, name)
         stack = ModuleStack(places)

@@ -24,6 +24,7 @@ from tui_profiler.probe.measure.energy.replay import captured
 from tui_profiler.probe.process.memory_limit import limit_memory
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import storage_key
+from tui_profiler.probe.trace.batch_axis import of_batch, with_batch
 from tui_profiler.probe.trace.failure import one_line, wanted_memory
 from tui_profiler.probe.trace.measured_peak import most_allocated
 from tui_profiler.probe.trace.snapshot import Snapshot
@@ -267,8 +268,11 @@ def subject_of(request: messages.TryAlone) -> change.Subject:
     loaded, train = load(request.spec), request.spec.train
     if train is not None:
         return _of_step(loaded, train, request.wish)
-    traced = trace(loaded.model, tuple(loaded.candidates), name=request.spec.model)
+    given = of_batch(loaded.model, loaded.candidates, loaded.batch)
+    traced = trace(loaded.model, tuple(given), name=request.spec.model)
     first = traced.inputs
+    if request.wish.kind == "larger-batch" and not (loaded.knows_batch or first.batch_axes):
+        first = with_batch(loaded.model, traced)
     inputs = first
     if request.phase == "decode":
         decode = loaded.decode or (lambda *_: None)
@@ -284,7 +288,8 @@ def subject_of(request: messages.TryAlone) -> change.Subject:
 
 def _of_step(loaded: Loaded, train: messages.TrainSpec, wish: messages.Wish) -> change.Subject:
     """Return a model that is trained, with the inputs of its forwards."""
-    given = WithTargets(loaded.model, loaded.candidates)
+    candidates = of_batch(loaded.model, loaded.candidates, loaded.batch)
+    given = WithTargets(loaded.model, candidates)
     traced = trace_step(loaded.model.train(), given, train, train.optimizer).trace
     model = loaded.model if loaded.initialise is None else loaded.initialise()
     return change.Subject(
@@ -351,8 +356,8 @@ def output_error(before: object, after: object, again: object = None) -> message
 
     Args:
         before: output of the original.
-        after: output of the changed model. Where its first axis is a multiple of the other's, as
-            with a larger batch, its first items are compared.
+        after: output of the changed model. Where one axis is a multiple of the other's, as with a
+            larger batch, its first items are compared.
         again: output of a second run of the original.
 
     Raises:
@@ -390,9 +395,16 @@ def _beginning(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     shape, wanted = tuple(tensor.shape), tuple(like.shape)
     if shape == wanted:
         return tensor
-    if shape[1:] != wanted[1:] or not shape or not wanted[0] or shape[0] % wanted[0]:
+    differ = [at for at, sizes in enumerate(zip(shape, wanted, strict=False)) if len({*sizes}) > 1]
+    axis = differ[0] if len(differ) == 1 else 0
+    if (
+        len(shape) != len(wanted)
+        or not differ[:1] == differ
+        or not wanted[axis]
+        or shape[axis] % wanted[axis]
+    ):
         raise NotComparableError(f"the outputs have the shapes {wanted} and {shape}")
-    return tensor[: wanted[0]]
+    return tensor.narrow(axis, 0, wanted[axis])
 
 
 def _of_tensors(before: torch.Tensor, after: torch.Tensor) -> _Sums:

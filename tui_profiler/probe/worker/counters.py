@@ -24,6 +24,7 @@ from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.load.load import load
 from tui_profiler.probe.torch_compat.flop_counter import FlopCounter
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.trace.batch_axis import of_batch
 from tui_profiler.probe.trace.failure import ForwardError, one_line, wanted_memory
 from tui_profiler.probe.trace.measured_peak import measured_peak
 from tui_profiler.probe.trace.trace import trace
@@ -150,7 +151,8 @@ def count(counter: Counter, spec: LoadSpec) -> SecondOpinion:
 
 def _model_with_values(spec: LoadSpec) -> tuple[torch.nn.Module, Inputs]:
     loaded = load(spec)
-    inputs = trace(loaded.model, tuple(loaded.candidates), name=spec.model).inputs
+    given = of_batch(loaded.model, loaded.candidates, loaded.batch)
+    inputs = trace(loaded.model, tuple(given), name=spec.model).inputs
     return loaded.model if loaded.initialise is None else loaded.initialise(), inputs
 
 

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -35,6 +35,7 @@ from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import Operator, TorchDispatchMode, storage_key
 from tui_profiler.probe.torch_compat.modules import each_module
 from tui_profiler.probe.trace import trace
+from tui_profiler.probe.trace.batch_axis import with_batch
 from tui_profiler.probe.trace.record import asks_for_compiler, waiting_for_shapes
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trace.tree.growing_tree import class_name
@@ -116,6 +117,7 @@ def profiled(
     with _left_as_it_was(model, (args, kwargs), without_parameters=is_moved) as keeping:
         with _stage("trace", talk, started_at):
             made, told = _traced(model, candidates, wanted)
+            made = replace(made, inputs=with_batch(model, made))
         talk.send(_facts(model, made.inputs, wanted.name))
         for message in (*trace.messages(made), *told):
             talk.send(message)
@@ -261,13 +263,7 @@ def _candidates(
     specs = [
         spec for name, value in (*named, *kwargs.items()) for spec in specs_of(value, name, GIVEN)
     ]
-    return (Inputs(args, kwargs, tuple(specs), _batch(specs)),)
-
-
-def _batch(specs: Sequence[messages.InputSpec]) -> int | None:
-    """Return the first axis, where all inputs agree on it."""
-    axes = {spec.shape[0] if spec.shape else None for spec in specs}
-    return axes.pop() if len(axes) == 1 else None
+    return (Inputs(args, kwargs, tuple(specs)),)
 
 
 def _facts(model: torch.nn.Module, inputs: Inputs, name: str) -> messages.ModelFacts:
@@ -280,6 +276,7 @@ def _facts(model: torch.nn.Module, inputs: Inputs, name: str) -> messages.ModelF
         batch=inputs.batch,
         device=device_name(model),
         training=model.training,
+        why_no_batch=inputs.why_no_batch,
     )
 
 

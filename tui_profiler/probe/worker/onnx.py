@@ -21,6 +21,7 @@ from tui_profiler.probe.load.common.optional_libraries import library
 from tui_profiler.probe.load.load import load
 from tui_profiler.probe.sandbox.confinement import confinement
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.trace.batch_axis import of_batch
 from tui_profiler.probe.trace.failure import one_line
 from tui_profiler.probe.trace.trace import trace
 from tui_profiler.probe.worker.failures import StageError, failure
@@ -71,7 +72,8 @@ def _model(spec: LoadSpec, stages: Stages) -> tuple[torch.nn.Module, Inputs]:
         loaded = load(spec)
         model = loaded.model
     with stages.stage("trace", "infer its inputs"):
-        inputs = trace(model, tuple(loaded.candidates), spec.tracer, name=spec.model).inputs
+        given = of_batch(model, loaded.candidates, loaded.batch)
+        inputs = trace(model, tuple(given), spec.tracer, name=spec.model).inputs
     if loaded.initialise is None:
         return model, inputs
     with stages.stage("initialise", "the same model, with values"):

@@ -1,5 +1,6 @@
 """One model in the worker: loaded, traced, run once, roofline calibrated, then the loop."""
 
+import dataclasses
 import gc
 import time
 from collections import deque
@@ -19,6 +20,7 @@ from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.sandbox.confinement import confinement
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace import trace
+from tui_profiler.probe.trace.batch_axis import of_batch, with_batch
 from tui_profiler.probe.trace.failure import refused
 from tui_profiler.probe.trace.tree.growing_tree import class_name
 from tui_profiler.probe.worker.failures import StageError, failure
@@ -41,6 +43,8 @@ class Run:
         self.reader: WeightReader | None = None
         """None before the model is loaded."""
         self._traces: dict[Phase, trace.Trace] = {}
+        self._first_inputs: Inputs | None = None
+        """As they were made, with the batch axis that was found."""
         self._phase: Phase = ""
         self._has_rested = False
         self._values_wanted = 0
@@ -146,17 +150,18 @@ class Run:
         return ""
 
     def _trace(self, model: torch.nn.Module, loaded: Loaded, batch: int | None = None) -> None:
-        candidates = loaded.candidates if batch is None else loaded.remake(model, batch)
         if self._spec.train is not None:
-            self._trace_training(model, loaded, candidates, self._spec.train)
+            self._trace_training(model, loaded, batch, self._spec.train)
             return
         with self._stages.stage("trace", "build the tree") as details:
+            candidates = self._candidates(model, loaded, batch)
             try:
                 traced = trace.trace(model, candidates, self._spec.tracer, name=self._spec.model)
             except trace.TraceError as error:
                 if error.partial is not None:
                     self._link.send(error.partial)
                 raise
+            traced = self._with_batch_found(model, loaded, traced)
             decode = loaded.decode or (lambda *_: None)
             step = decode(model, traced.inputs, traced.kept)
             first: Phase = "prefill" if isinstance(step, Inputs) else ""
@@ -170,11 +175,31 @@ class Run:
         if self._phase not in self._traces:
             self._phase = first
 
+    def _candidates(
+        self, model: torch.nn.Module, loaded: Loaded, batch: int | None
+    ) -> Sequence[Inputs]:
+        """Return what may be passed to the model, of a batch size, or of the one asked for."""
+        made = loaded.candidates if batch is None else loaded.remake(model, batch)
+        if loaded.knows_batch:
+            return made
+        wanted = loaded.batch if batch is None else batch
+        return of_batch(model, made, wanted, self._first_inputs)
+
+    def _with_batch_found(
+        self, model: torch.nn.Module, loaded: Loaded, traced: trace.Trace
+    ) -> trace.Trace:
+        """Return a trace whose inputs tell the batch axis, or why there is none."""
+        inputs = traced.inputs
+        if not loaded.knows_batch and inputs.batch_axes is None:
+            inputs = with_batch(model, traced)
+        self._first_inputs = self._first_inputs or inputs
+        return dataclasses.replace(traced, inputs=inputs)
+
     def _trace_training(
         self,
         model: torch.nn.Module,
         loaded: Loaded,
-        candidates: Sequence[Inputs],
+        batch: int | None,
         spec: messages.TrainSpec,
     ) -> None:
         """Record a training step; the tree is that of its forward."""
@@ -186,13 +211,14 @@ class Run:
             remedy = messages.Remedy("--tracer dispatch", "records it as it runs")
             raise refused(what, remedy)
         with self._stages.stage("trace", "build the tree") as details:
-            given = WithTargets(model, candidates)
+            given = WithTargets(model, self._candidates(model, loaded, batch))
             found = trace_step(model, given, spec, spec.optimizer, name=self._spec.model)
-            self._link.send(self._facts(model, loaded, found.trace.inputs))
-            self._take(found.trace, "")
+            traced = self._with_batch_found(model, loaded, found.trace)
+            self._link.send(self._facts(model, loaded, traced.inputs))
+            self._take(traced, "")
             self._link.send(found.cost)
             self._link.send(found.memory)
-            details.append(f"{found.trace.counted}, by {found.trace.method}, a training step")
+            details.append(f"{traced.counted}, by {traced.method}, a training step")
         self._phase = ""
 
     def _trace_step(self, model: torch.nn.Module, step: Inputs) -> str:
@@ -233,6 +259,7 @@ class Run:
             training=model.training,
             published_gmacs=loaded.published_gmacs,
             published_parameters=loaded.published_parameters,
+            why_no_batch=inputs.why_no_batch,
         )
 
     def _measure(self) -> None:

@@ -35,6 +35,8 @@ class Settings:
     """Of parameters and floating inputs; None leaves them as they are."""
     batch: int | None
     """Size of the batch axis; None leaves it as the inputs have it."""
+    batch_of_examples: int | None = None
+    """The same for a function that makes inputs and takes it: which axis it is, is not asked."""
 
 
 def settings_of(spec: LoadSpec) -> Settings:
@@ -221,6 +223,11 @@ class Loaded:
     """Returns the same candidates for another batch size."""
     initialise: Callable[[], torch.nn.Module] | None = None
     """Builds the same model with its proper random values, the same at each call."""
+    knows_batch: bool = False
+    """Which axis of the inputs is the batch is known to the library that the model comes from, or
+    written in its file; else it is found once the model is traced (``trace/batch_axis.py``)."""
+    batch: int | None = None
+    """Size of the batch axis that was asked for, where that axis is still to be found."""
     published_gmacs: float | None = None
     """Billions of multiply-accumulates of one item, where ``candidates`` have the published
     size."""
@@ -244,17 +251,28 @@ def loaded(
     *,
     initialise: Callable[[], torch.nn.Module] | None = None,
     cannot_run: str = "",
+    knows_batch: bool = True,
 ) -> Loaded:
     """Return a model of which nothing is published; ``candidates`` are of the settings' batch size.
 
+    Where the batch axis is not known they are as they were made, or as the model's own function
+    made them of that size.
+
     The other arguments are as ``Loaded`` has them.
     """
+
+    def made(model: torch.nn.Module, batch: int | None) -> Sequence[Inputs]:
+        known = batch if knows_batch else None
+        return candidates(model, replace(settings, batch=known, batch_of_examples=batch))
+
     return Loaded(
         model=model,
         facts_source=source,
         weights=weights,
-        candidates=candidates(model, settings),
-        remake=lambda model, batch: candidates(model, replace(settings, batch=batch)),
+        candidates=made(model, settings.batch),
+        remake=made,
+        knows_batch=knows_batch,
+        batch=None if knows_batch else settings.batch,
         initialise=initialise,
         cannot_run=cannot_run,
     )

@@ -141,7 +141,7 @@ def _inputs(
 ) -> Inputs:
     leaves, structure = torch.utils._pytree.tree_flatten((args, dict(kwargs)))
     shapes = _shapes(program)
-    batch_axis = _batch_axis(leaves, shapes)
+    batch_axis, why_no_batch = _batch_axis(program, leaves, shapes)
     if settings.batch is not None:
         _check_batch(program, batch_axis, settings.batch)
     fitted = [
@@ -161,7 +161,8 @@ def _inputs(
             for part in specs_of(value, str(names[index]) if flat else f"args[{index}]", why)
         )
         + tuple(part for name, value in named.items() for part in specs_of(value, name, why)),
-        batch=next((x.shape[0] for x in fitted if isinstance(x, torch.Tensor) and x.dim()), None),
+        batch=_size_along(batch_axis, fitted, shapes),
+        why_no_batch=why_no_batch,
     )
 
 
@@ -184,11 +185,94 @@ def _user_inputs(program: ExportedProgram) -> Iterator[object]:
 
 
 def _batch_axis(
-    leaves: Sequence[object], shapes: Sequence[tuple[int | torch.SymInt, ...]]
-) -> int | torch.SymInt | None:
-    for leaf, shape in zip(leaves, shapes, strict=True):
-        if isinstance(leaf, torch.Tensor) and shape:
-            return shape[0]
+    program: ExportedProgram,
+    leaves: Sequence[object],
+    shapes: Sequence[tuple[int | torch.SymInt, ...]],
+) -> tuple[int | torch.SymInt | None, str]:
+    """Return the size of the batch axis, or why none is known.
+
+    An axis of any size is the batch if the outputs have it too, and no recurrence is along it. Of
+    fixed sizes no other can be tried: there it is the first axis that a convolution or an embedding
+    is given.
+    """
+    given = [
+        shape
+        for leaf, shape in zip(leaves, shapes, strict=True)
+        if isinstance(leaf, torch.Tensor) and shape
+    ]
+    if not given:
+        return None, ""
+    free = [size for shape in given for size in shape[:2] if isinstance(size, torch.SymInt)]
+    if free:
+        kept = _symbols_of_outputs(program) - _symbols_of_time(program)
+        found = next((size for size in free if size.node.expr in kept), None)
+        return found, "" if found is not None else "no output follows an axis of any size"
+    if _begins_with_items(program):
+        return given[0][0], ""
+    return None, "it was exported with fixed sizes: no other can be tried"
+
+
+def _symbols_of_outputs(program: ExportedProgram) -> set[object]:
+    outputs = [node for node in program.graph.nodes if node.op == "output"]
+    given = torch.utils._pytree.tree_leaves([node.args for node in outputs])
+    return {
+        size.node.expr
+        for one in given
+        for size in getattr(_value(one), "shape", ())
+        if isinstance(size, torch.SymInt)
+    }
+
+
+def _symbols_of_time(program: ExportedProgram) -> set[object]:
+    """Return the sizes of axes along which a recurrent operator runs."""
+    found: set[object] = set()
+    for node in program.graph.nodes:
+        name = str(node.target)
+        if any(part in name for part in ("lstm", "gru", "rnn_tanh", "rnn_relu")) and node.args:
+            shape = getattr(_value(node.args[0]), "shape", ())
+            is_batch_first = bool(node.args) and node.args[-1] is True
+            time = shape[1 if is_batch_first else 0] if len(shape) > 2 else None
+            if isinstance(time, torch.SymInt):
+                found.add(time.node.expr)
+    return found
+
+
+def _value(node: object) -> object:
+    return getattr(node, "meta", {}).get("val")
+
+
+_TAKES_ITEMS = ("conv1d", "conv2d", "conv3d", "convolution", "embedding")
+
+
+def _begins_with_items(program: ExportedProgram) -> bool:
+    """Tell whether an input goes into a convolution or an embedding with a batch axis first."""
+    wanted = set(map(str, program.graph_signature.user_inputs))
+    for node in program.graph.nodes:
+        name = str(node.target).removeprefix("aten.").partition(".")[0]
+        if node.op != "call_function" or name not in _TAKES_ITEMS:
+            continue
+        taken = node.args[1 if name == "embedding" else 0]
+        shape = getattr(_value(taken), "shape", ())
+        weight = getattr(_value(node.args[0 if name == "embedding" else 1]), "shape", ())
+        is_whole = len(shape) == (2 if name == "embedding" else len(weight))
+        if str(taken) in wanted and is_whole:
+            return True
+    return False
+
+
+def _size_along(
+    batch: int | torch.SymInt | None,
+    fitted: Sequence[object],
+    shapes: Sequence[tuple[int | torch.SymInt, ...]],
+) -> int | None:
+    """Return the size of the batch axis, as the inputs have it."""
+    if not isinstance(batch, torch.SymInt):
+        return batch
+    for value, shape in zip(fitted, shapes, strict=True):
+        for axis, size in enumerate(shape):
+            is_batch = isinstance(size, torch.SymInt) and size.node.expr == batch.node.expr
+            if isinstance(value, torch.Tensor) and is_batch:
+                return int(value.shape[axis])
     return None
 
 
@@ -200,7 +284,7 @@ def _check_batch(program: ExportedProgram, axis: int | torch.SymInt | None, batc
         what = f"it was exported for batches of {bounds.lower} to {bounds.upper}, not {batch}"
         raise wrong_request(what, (f"--batch {bounds.upper}", "the largest that it takes"))
     if axis != batch:
-        has = f"a fixed batch of {axis}" if axis is not None else "inputs without a batch axis"
+        has = f"a fixed batch of {axis}" if axis is not None else "no known batch axis"
         remedy = (f"--batch {axis}", "as it was exported") if axis is not None else None
         raise wrong_request(f"it was exported with {has}", *([remedy] if remedy else []))
 

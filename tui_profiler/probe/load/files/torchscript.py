@@ -59,6 +59,7 @@ def load_torchscript(
         "its own",
         lambda model, settings: _candidates(model, spec, settings),
         loaded_model.as_the_model(model, settings),
+        knows_batch=False,
     )
 
 

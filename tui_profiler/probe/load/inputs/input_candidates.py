@@ -3,7 +3,9 @@
 What the user types is ``--input``, bound to the parameters of ``forward``.
 
 A model, or the file it comes from, says it as ``example_inputs``: a value or a function: a tensor,
-a tuple or list of arguments, or a dictionary of keyword arguments. A function may take ``batch``.
+a tuple or list of arguments, or a dictionary of keyword arguments. A function may take ``batch``:
+the axes that follow it are the batch axis, whichever they are. Of other inputs it is not known here
+which axis is the batch (``trace/batch_axis.py``).
 """
 
 import inspect
@@ -21,6 +23,7 @@ from tui_profiler.probe.load.common.loaded_model import Settings, dtype_named, f
 from tui_profiler.probe.load.inputs import input_tensors
 from tui_profiler.probe.load.inputs.guesses import embeddings, guess_named, guesses
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.torch_compat.internals import tree_leaves
 
 _NAME = "example_inputs"
 _WHY = "its own example_inputs"
@@ -50,20 +53,16 @@ def _example_inputs(model: torch.nn.Module, source: object) -> object | None:
 
 
 def inputs_from(examples: object, model: torch.nn.Module, settings: Settings) -> Inputs:
-    """Return one call's arguments in the batch size, dtype and on the device that are set.
+    """Return one call's arguments in the dtype and on the device that are set.
 
     Random numbers that a function draws are the same each time, and the random state stays as it
-    was. Another batch size than the example's repeats its items, unless the function takes
-    ``batch``.
+    was. A function that takes ``batch`` is called with the size that is set, if one is.
     """
-    value = examples
-    batch = settings.batch
+    value, axes = examples, None
     if callable(examples) and not isinstance(examples, torch.nn.Module):
-        value, has_taken_batch = _called(examples, batch)
-        batch = None if has_taken_batch else batch
+        value, axes = _called(examples, settings.batch_of_examples)
     args, kwargs = _arguments(value, examples)
-    length = _leading_axis((*args, *kwargs.values()))
-    fitted = [_fitted(part, settings, length, batch) for part in (*args, *kwargs.values())]
+    fitted = [_fitted(part, settings) for part in (*args, *kwargs.values())]
     names = [input_tensors.forward_parameters(model).name_at(place) for place in range(len(args))]
     return Inputs(
         args=tuple(fitted[: len(args)]),
@@ -73,23 +72,65 @@ def inputs_from(examples: object, model: torch.nn.Module, settings: Settings) ->
             for name, part in zip((*names, *kwargs), fitted, strict=True)
             for spec in input_tensors.specs_of(part, name, _WHY)
         ),
-        batch=_leading_axis(fitted),
+        batch=_size_along(value, axes),
+        batch_axes=axes,
     )
 
 
-def _called(function: Callable[..., object], batch: int | None) -> tuple[object, bool]:
-    """Call it, with the batch size where it takes one; say whether it did."""
-    keywords = {}
-    if batch is not None:
-        names = inspect.signature(function).parameters
-        keywords = {name: batch for name in ("batch", "batch_size") if name in names}
-    try:
+def _called(
+    function: Callable[..., object], batch: int | None
+) -> tuple[object, tuple[int | None, ...] | None]:
+    """Call it; return what it made, and which axes follow ``batch`` where it takes that."""
+    names = inspect.signature(function).parameters
+    name = next((name for name in ("batch", "batch_size") if name in names), "")
+
+    def made(keywords: dict[str, int]) -> object:
         with seeded():
-            return function(**keywords), bool(keywords)
+            return function(**keywords)
+
+    try:
+        value = made({name: batch} if name and batch is not None else {})
     except Exception as error:
         raise errors.model_failed(
             f"its {_NAME}() raised {errors.reason(error)}", error=error
         ) from error
+    if not name:
+        return value, None
+    default = names[name].default
+    size = batch if batch is not None else default if type(default) is int else None
+    if size is None:
+        return value, None
+    try:
+        return value, _axes_between(value, made({name: size + 1}), size)
+    except Exception:  # noqa: BLE001, RUF100 - it makes no other size: the axis is to be found
+        return value, None
+
+
+def _axes_between(one: object, next_one: object, size: int) -> tuple[int | None, ...] | None:
+    """Return the axis of each tensor that is one longer in the next size; None where none is."""
+    pairs = zip(_tensors(one), _tensors(next_one), strict=True)
+    axes = [
+        next(
+            (
+                axis
+                for axis, (now, then) in enumerate(zip(before.shape, after.shape, strict=True))
+                if now == size and then == size + 1
+            ),
+            None,
+        )
+        for before, after in pairs
+    ]
+    return None if all(axis is None for axis in axes) else tuple(axes)
+
+
+def _tensors(value: object) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _size_along(value: object, axes: tuple[int | None, ...] | None) -> int | None:
+    """Return the size of these axes, each of a tensor."""
+    pairs = zip(_tensors(value), axes, strict=True) if axes is not None else ()
+    return next((int(t.shape[axis]) for t, axis in pairs if axis is not None), None)
 
 
 def _arguments(value: object, examples: object) -> tuple[tuple[object, ...], dict[str, object]]:
@@ -107,31 +148,18 @@ def _arguments(value: object, examples: object) -> tuple[tuple[object, ...], dic
     )
 
 
-def _leading_axis(value: object) -> int | None:
-    if isinstance(value, torch.Tensor):
-        return value.shape[0] if value.dim() else None
-    if isinstance(value, Mapping):
-        return _leading_axis(list(value.values()))
-    if isinstance(value, (tuple, list)):
-        lengths = (_leading_axis(part) for part in value)
-        return next((length for length in lengths if length is not None), None)
-    return None
-
-
-def _fitted(value: object, settings: Settings, length: int | None, batch: int | None) -> object:
-    """Move, cast and repeat every tensor inside; what is not a tensor stays."""
+def _fitted(value: object, settings: Settings) -> object:
+    """Move and cast every tensor inside; what is not a tensor stays."""
     if isinstance(value, torch.Tensor):
         tensor = value.detach()
-        if batch is not None and tensor.dim() and tensor.shape[0] == length:
-            tensor = tensor[torch.arange(batch, device=tensor.device) % tensor.shape[0]]
         dtype = settings.dtype if tensor.is_floating_point() else None
         return tensor.to(device=settings.device, dtype=dtype or tensor.dtype)
     if isinstance(value, Mapping):
-        return {key: _fitted(part, settings, length, batch) for key, part in value.items()}
+        return {key: _fitted(part, settings) for key, part in value.items()}
     if type(value) is tuple:
-        return tuple(_fitted(part, settings, length, batch) for part in value)
+        return tuple(_fitted(part, settings) for part in value)
     if type(value) is list:
-        return [_fitted(part, settings, length, batch) for part in value]
+        return [_fitted(part, settings) for part in value]
     return value
 
 

@@ -104,6 +104,10 @@ class Candidates(Sequence[Inputs]):
             return Candidates(self._calls[index], self._settings)
         return self._calls[index].inputs(self._settings)
 
+    def of_batch(self, batch: int) -> Candidates:
+        """Return the same of another batch size, on the axis that was guessed for each."""
+        return Candidates(self._calls, replace(self._settings, batch=batch))
+
 
 def specs_of(value: object, name: str, why: str) -> tuple[InputSpec, ...]:
     """Name every tensor inside an argument.

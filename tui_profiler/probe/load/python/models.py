@@ -69,6 +69,7 @@ def load_own_code(spec: LoadSpec, settings: loaded_model.Settings) -> loaded_mod
             model, candidates_for(model, found.module, spec, settings)
         ),
         settings,
+        knows_batch=False,
     )
 
 

@@ -39,6 +39,7 @@ def load_pickled(
         "its own",
         lambda model, settings: with_shapes(model, candidates_for(model, None, spec, settings)),
         loaded_model.as_the_model(model, settings),
+        knows_batch=False,
     )
 
 

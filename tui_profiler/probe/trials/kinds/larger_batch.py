@@ -12,6 +12,7 @@ from torch import nn
 from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs, TensorMaker
 from tui_profiler.probe.torch_compat.kv_cache import remade
+from tui_profiler.probe.trace.batch_axis import resized
 from tui_profiler.probe.trace.measured_peak import most_allocated
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trials.kinds import change
@@ -51,12 +52,17 @@ def _change(subject: change.Subject) -> change.Change:
 
 
 def repeated(inputs: Inputs, times: int) -> Inputs:
-    """Return inputs with every tensor that has the batch as its first axis repeated.
+    """Return inputs with every tensor repeated along the batch axis.
+
+    That is the one that was found; where the library of the model knows it, the first axis of all
+    tensors that are as long there as the batch.
 
     Raises:
         ImpossibleError: no tensor has it there.
     """
     batch = inputs.batch or 1
+    if inputs.batch_axes is not None:
+        return resized(inputs, batch * times)
     found = False
 
     def more(tensor: torch.Tensor) -> torch.Tensor:
@@ -121,7 +127,8 @@ def _room(subject: change.Subject, baseline: change.Side) -> float:
 
 
 def _why_not(module: nn.Module, inputs: Inputs) -> str:
-    return "" if inputs.batch else "its inputs have no batch axis"
+    why = f": {inputs.why_no_batch}" if inputs.why_no_batch else ""
+    return "" if inputs.batch else f"its inputs have no batch axis{why}"
 
 
 KIND = change.Kind(_change, _why_not)
