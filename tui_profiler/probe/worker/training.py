@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 
-from tui_profiler.messages import Failed, Message, Remedy, TrainSpec
+from tui_profiler.messages import Failed, Figure, Message, Remedy, TrainSpec, Unknown
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.forward import Forward
 from tui_profiler.probe.measure.step.recorder import StepRecorder
@@ -60,7 +60,11 @@ class OwnTraining:
         self._optimizer = make_optimizer(choice, own, updates=spec.update)
         self._step = TrainingStep(model, traced.inputs, spec)
         self._recorder = StepRecorder(clock, records_next)
-        self._steps = TrainingSteps(traced.nodes, model, clock, self._recorder, budget)
+        inputs = traced.inputs
+        items: Figure | None = inputs.batch
+        if items is None and inputs.why_no_batch:
+            items = Unknown(f"no batch axis was found: {inputs.why_no_batch}")
+        self._steps = TrainingSteps(traced.nodes, model, clock, self._recorder, budget, items)
         self._snapshot = Snapshot(model)
         self._snapshot.before_write(model.buffers())
         self._gradients = [(one, one.grad) for one in model.parameters()]

@@ -46,6 +46,7 @@ from tui_profiler.probe.measure.clock.thread_usage import ThreadUsage, usage_bet
 from tui_profiler.probe.measure.clock.tree_index import TreeIndex
 from tui_profiler.probe.measure.ranks.collectives import PROCESS, PendingCollectives
 from tui_profiler.probe.measure.step.backward_calls import StepTimes
+from tui_profiler.probe.measure.step.items import items_of, tokens_of
 from tui_profiler.probe.measure.step.marks import MARKS
 from tui_profiler.probe.measure.step.outside_modules import (
     UNDIVIDED,
@@ -410,6 +411,7 @@ class TrainingSteps:
         clock: of the model.
         recorder: of its steps.
         budget: what watching may cost, as a share.
+        items: of a forward, where that is known; else it is what the tree shows.
     """
 
     def __init__(
@@ -419,10 +421,12 @@ class TrainingSteps:
         clock: ModuleClock,
         recorder: StepRecorder,
         budget: float,
+        items: Figure | None = None,
     ) -> None:
         self._clock = clock
         self._recorder = recorder
         self._traced_input = _first_input(nodes)
+        self._traced_items, self._traced_tokens = _given_as_traced(nodes, model, items)
         self._index = TreeIndex(nodes, model)
         self._forward_code: CodeType | None = getattr(type(model).forward, "__code__", None)
         self._model = weakref.ref(model)
@@ -1032,18 +1036,30 @@ class TrainingSteps:
         """Return the items and tokens of a step, and of how many forwards each is known."""
         found: Counter[FigureName] = Counter()
         for forward in forwards:
-            given = self._traced_input if forward.as_traced else forward.given
-            if given is None or not given.shape:
-                continue
-            items, *inner = given.shape
-            found["items"] += items
-            found["items of"] += 1
-            if given.is_ids and len(inner) == 1:
-                found["tokens"] += items * inner[0]
+            items, tokens = self._traced_items, self._traced_tokens
+            if not forward.as_traced:
+                items, tokens = self._given_otherwise(forward.given)
+            if not isinstance(items, Unknown):
+                found["items"] += int(items)
+                found["items of"] += 1
+            if not isinstance(tokens, Unknown):
+                found["tokens"] += int(tokens)
                 found["tokens of"] += 1
         for what in ("items", "tokens"):
             found[f"{what} squared"] = found[what] ** 2
         return dict(found)
+
+    def _given_otherwise(self, given: FirstTensor | None) -> tuple[Figure, Figure]:
+        """Return the items and tokens of a forward with other inputs, by the axes as traced."""
+        items, tokens, first = self._traced_items, self._traced_tokens, self._traced_input
+        if given is None or first is None or len(given.shape) != len(first.shape):
+            return _NO_ITEMS["items"], _NO_ITEMS["tokens"]
+        if not isinstance(items, Unknown):
+            axis = next((axis for axis, size in enumerate(first.shape) if size == items), None)
+            items = _NO_ITEMS["items"] if axis is None else given.shape[axis]
+        if not isinstance(tokens, Unknown):
+            tokens = math.prod(given.shape) if given.is_ids else _NO_ITEMS["tokens"]
+        return items, tokens
 
     def _items(self, what: Literal["items", "tokens"]) -> Figure:
         """Return items or tokens of a step: those of recorded ones, which are evenly spread.
@@ -1056,7 +1072,8 @@ class TrainingSteps:
         if not mean("forwards"):
             return _NOT_CALLED
         if mean(f"{what} of") < mean("forwards"):
-            return _NO_ITEMS[what]
+            traced = self._traced_items if what == "items" else self._traced_tokens
+            return traced if isinstance(traced, Unknown) else _NO_ITEMS[what]
         if self._set.steps < LEAST_STEPS and mean("traced") < mean("forwards"):
             return _TOO_FEW_INPUTS
         return mean(what)
@@ -1102,6 +1119,15 @@ def divide(began: float, ended: float, spans: Iterable[Span]) -> Division:
         inside.pop()
     until(ended)
     return Division(seconds, other)
+
+
+def _given_as_traced(
+    nodes: Sequence[Node], model: nn.Module, items: Figure | None
+) -> tuple[Figure, Figure]:
+    """Return the items and tokens of the traced forward; ``items`` where they are known."""
+    if not nodes:
+        return _NO_ITEMS["items"], _NO_ITEMS["tokens"]
+    return items_of(nodes, model) if items is None else items, tokens_of(nodes)
 
 
 def _first_input(nodes: Sequence[Node]) -> FirstTensor | None:
