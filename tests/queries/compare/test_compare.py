@@ -264,6 +264,14 @@ def test_a_model_without_a_tree_says_why_there_is_none() -> None:
     assert visible(compared, first_view(compared, "macs")) == ()
 
 
+def test_items_per_second_are_not_compared_with_forwards_per_second() -> None:
+    one, other = side_of("former", former()), side_of("latter", latter())
+    sides = (replace(one, settings=(("batch", "4"),)), replace(other, settings=(("batch", ""),)))
+    rows = {row.name: row for row in total_rows(comparison(*sides))}
+    assert rows["throughput.per_s"].pair.difference is None
+    assert rows["latency.p50_s"].pair.difference is not None
+
+
 def test_settings_that_differ_are_named() -> None:
     a = replace(side_of("a", former()), settings=(("batch", "1"), ("device", "cpu")))
     b = replace(side_of("b", latter()), settings=(("batch", "8"), ("device", "cpu")))

@@ -177,6 +177,8 @@ def total_rows(compared: Comparison) -> tuple[TotalRow, ...]:
     found = []
     for name, words, unit, best in TOTALS:
         a, b = (_total(side, name) for side in sides)
+        if name == "throughput.per_s" and "" in batches and len(batches) > 1:
+            b = Unknown("one side counts items per second, the other forwards: no batch axis")
         is_missing = isinstance(a, Unknown) and isinstance(b, Unknown)
         is_repeated = name == STEP and not any(
             isinstance(_total(side, "train.step_s"), Unknown) for side in sides
@@ -473,8 +475,11 @@ def _with_items(side: Side) -> Side:
     """Add the time per item, and its error."""
     batch = dict(side.settings).get("batch", "")
     whole = _total(side, "latency.p50_s")
-    if isinstance(whole, Unknown) or not batch.isdecimal() or not int(batch):
+    if isinstance(whole, Unknown):
         return side
+    if not batch.isdecimal() or not int(batch):
+        no_items = Unknown("no batch axis is known: no time per item")
+        return replace(side, totals={**side.totals, PER_ITEM: no_items})
     errors = side.total_errors
     if (error := errors.get("latency.p50_s")) is not None:
         errors = {**errors, PER_ITEM: error / int(batch)}
