@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from tui_profiler import messages
 from tui_profiler.formatting.text import safe
+from tui_profiler.queries.cost.totals import batch_axis
 from tui_profiler.queries.panel.cached_tree import is_remembered
 from tui_profiler.queries.panel.state import awaited_forward
 from tui_profiler.queries.time.forward_kinds import (
@@ -162,6 +163,10 @@ class Requests:
     def _set_batch(self, digits: str) -> str:
         if len(digits) >= 11 or not 0 < int(digits) <= MOST_BATCH:
             return f"a batch size is a whole number from 1 to {MOST_BATCH}, not {safe(digits)!r}"
+        model = self._session().model
+        found = batch_axis(model)
+        if model is not None and isinstance(found, messages.Unknown) and not self._not_yet():
+            return f"the batch cannot be changed: {safe(found.reason)}"
         self._batch_asked = int(digits)
         return self._request(messages.SetBatch(int(digits)), f"batch {digits} requested")
 

@@ -311,6 +311,17 @@ def test_what_does_not_grow_with_the_batch_is_shared_by_more_items():
     assert found("larger-batch", calm) is None
 
 
+def test_no_other_batch_is_advised_where_no_batch_axis_is_known():
+    net = nn.Sequential(nn.Linear(16, 16, bias=False))
+    session = with_host(timed(on_paper(net, ROW), {"": 1e-3, "0": 5e-4}), 4e-4, 1e-3)
+    assert session.model is not None
+    without = apply(session, replace(session.model, batch=None, why_no_batch="no axis follows"))
+    assert without.tree is not None
+    for kind in ("larger-batch", "host-overhead", "peak-activations"):
+        one = found(kind, without)
+        assert one is None or "batch" not in f"{one.title} {one.why} {one.why_no_trial} {one.gain}"
+
+
 def test_a_batch_that_would_not_fit_is_not_advised():
     net = nn.Sequential(nn.Linear(16, 16, bias=False))
     session = with_host(timed(on_paper(net, ROW), {"": 1e-3, "0": 5e-4}), 4e-4, 1e-3)

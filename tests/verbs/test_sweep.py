@@ -161,19 +161,31 @@ def test_a_sequence_changes_every_input_that_is_as_long() -> None:
         messages.InputSpec("mask", (2, 16), "bool", "first embedding"),
         messages.InputSpec("image", (2, 3, 32, 32), "float32", "first convolution"),
     )
-    assert with_sequence(inputs, 64) == (
+    assert with_sequence(inputs, 64, 2) == (
         "ids=2,64:int64",
         "mask=2,64:bool",
         "image=2,3,32,32:float32",
     )
 
 
+def test_the_sequence_is_first_where_the_batch_is_second() -> None:
+    inputs = (
+        messages.InputSpec("x", (9, 4, 8), "float32", "its own example_inputs"),
+        messages.InputSpec("state", (1, 4, 8), "float32", "its own example_inputs"),
+    )
+    assert with_sequence(inputs, 64, 4) == ("x=64,4,8:float32", "state=1,4,8:float32")
+    why = messages.Unknown("no batch axis was found: aten::index_add combines")
+    assert with_sequence(inputs, 64, why) == messages.Unknown(
+        f"which axis is the sequence is not known: {why.reason}"
+    )
+
+
 def test_an_image_has_no_sequence_axis() -> None:
-    assert with_sequence(FACTS.inputs, 64) == messages.Unknown(
+    assert with_sequence(FACTS.inputs, 64, 1) == messages.Unknown(
         "no input has a sequence axis: their shapes are 1×3×8×8"
     )
     wanted = Sweep("x", (Axis("sequence", (64,)),), 1, 1.0, True)
-    asked = spec_at(SPEC, wanted, Point((64,)), FACTS.inputs)
+    asked = spec_at(SPEC, wanted, Point((64,)), FACTS)
     assert isinstance(asked, messages.Unknown)
 
 

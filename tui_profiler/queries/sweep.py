@@ -17,9 +17,10 @@ from tui_profiler.messages.model import Kind
 from tui_profiler.queries.cost.bound import bytes_moved
 from tui_profiler.queries.cost.energy import forward_energy
 from tui_profiler.queries.cost.memory_compared import comparison
-from tui_profiler.queries.cost.totals import was_run, why_no_times
+from tui_profiler.queries.cost.totals import batch_axis, was_run, why_no_times
 from tui_profiler.queries.time.node_seconds import node_seconds
 from tui_profiler.queries.training import step_costs
+from tui_profiler.queries.training.step import per_second
 from tui_profiler.session import Session
 
 AxisName: TypeAlias = Literal["batch", "sequence", "threads", "dtype"]
@@ -28,7 +29,6 @@ State: TypeAlias = Literal["measured", "on paper", "failed", "not reached"]
 
 LEAST_FOR_P95 = 20
 """Forwards: of fewer, the 95th percentile is between the two longest."""
-_NO_ITEMS = Unknown("its inputs have no batch axis")
 
 
 class Axis(Struct, frozen=True):
@@ -80,8 +80,8 @@ class Visit(Struct, frozen=True):
     process_bytes: Figure = Unknown("not measured")
     joules: Figure = Unknown("not measured")
     """Of one forward."""
-    items: int | None = None
-    """Size of the batch axis that it ran with; None where its inputs have none."""
+    items: int | Unknown = Unknown("not traced")
+    """Size of the batch axis that it ran with, or why there is none."""
     inputs: tuple[InputSpec, ...] = ()
     nodes: tuple[NodeFigures, ...] = ()
     is_step: bool = False
@@ -152,7 +152,7 @@ def visit_of(session: Session, *, place: int, turn: int, took_seconds: float) ->
     measured = tick is not None and not why_no_times(session)
     few = Unknown(f"{tick.forwards if tick else 0} forwards, {LEAST_FOR_P95} needed")
     energy = forward_energy(session) if measured else why
-    has_items = model is not None and model.batch is not None
+    items = batch_axis(model)
     found = Visit(
         place=place,
         round=turn,
@@ -161,7 +161,7 @@ def visit_of(session: Session, *, place: int, turn: int, took_seconds: float) ->
         latency_p95=(tick.latency_p95 if tick.forwards >= LEAST_FOR_P95 else few)
         if tick and measured
         else why,
-        items_per_second=(tick.per_second if has_items else _NO_ITEMS)
+        items_per_second=(items if isinstance(items, Unknown) else tick.per_second)
         if tick and measured
         else why,
         forwards=tick.forwards if tick and measured else 0,
@@ -170,7 +170,7 @@ def visit_of(session: Session, *, place: int, turn: int, took_seconds: float) ->
         allocator_bytes=compared.peak.measured if compared and measured else why,
         process_bytes=compared.process.measured if compared and measured else why,
         joules=energy if isinstance(energy, Unknown) else energy.joules,
-        items=model.batch if model is not None else None,
+        items=items,
         inputs=model.inputs if model is not None else (),
         nodes=_nodes(session),
     )
@@ -195,14 +195,13 @@ def _in_training(visit: Visit, session: Session) -> Visit:
     if session.training is None:
         return visit
     step = session.training.step
-    items, rate = known(step.items), known(step.per_second)
     return replace(
         visit,
         latency_p50=step.p50,
         latency_p95=step.p95
         if step.steps >= LEAST_FOR_P95
         else Unknown(f"{step.steps} steps, {LEAST_FOR_P95} needed"),
-        items_per_second=_NO_ITEMS if items is None or rate is None else items * rate,
+        items_per_second=per_second(step, step.items),
         forwards=step.steps,
     )
 
@@ -238,9 +237,9 @@ def _result(point: Point, visits: list[Visit]) -> Result:
     bad = next((visit for visit in visits if visit.failure), None)
     medians = [value for visit in good if (value := known(visit.latency_p50)) is not None]
     joules = _middle(good, "joules")
-    items = good[0].items if good else None
-    each: Figure = _NO_ITEMS
-    if items is not None:
+    items = good[0].items if good else Unknown("it was not run")
+    each: Figure = items
+    if not isinstance(items, Unknown):
         each = joules if isinstance(joules, Unknown) else joules / items
     return Result(
         point=point,
@@ -280,28 +279,35 @@ def _middle(visits: tuple[Visit, ...], name: str) -> Figure:
     return values[0] if values else Unknown("it was not run")
 
 
-def with_sequence(inputs: tuple[InputSpec, ...], length: int) -> tuple[str, ...] | Unknown:
+def with_sequence(
+    inputs: tuple[InputSpec, ...], length: int, batch: int | Unknown
+) -> tuple[str, ...] | Unknown:
     """Return inputs of another sequence length, as ``--input`` takes them.
 
     The first input of ids, (batch, tokens), says what the length is now; without one, the first of
     features, (batch, steps, width). Every input that is as long on the same axis changes with it.
+    Where the batch is the second axis, the first one is the sequence.
 
     Args:
         inputs: as the model was traced with.
         length: of the sequence axis.
+        batch: size of the batch axis, or why there is none.
     """
+    if isinstance(batch, Unknown):
+        return Unknown(f"which axis is the sequence is not known: {batch.reason}")
     ids = [part for part in inputs if "int" in part.dtype and len(part.shape) == 2]
     steps = [part for part in inputs if "float" in part.dtype and len(part.shape) == 3]
     leading = next(iter([*ids, *steps]), None)
     if leading is None:
         shapes = ", ".join("×".join(map(str, part.shape)) for part in inputs) or "none"
         return Unknown(f"no input has a sequence axis: their shapes are {shapes}")
-    now = leading.shape[1]
-    return tuple(_typed(part, now, length) for part in inputs)
+    axis = 0 if leading.shape[0] != batch and leading.shape[1] == batch else 1
+    now = leading.shape[axis]
+    return tuple(_typed(part, axis, now, length) for part in inputs)
 
 
-def _typed(part: InputSpec, now: int, length: int) -> str:
+def _typed(part: InputSpec, axis: int, now: int, length: int) -> str:
     shape = list(part.shape)
-    if len(shape) in (2, 3) and shape[1] == now:
-        shape[1] = length
+    if len(shape) in (2, 3) and shape[axis] == now:
+        shape[axis] = length
     return f"{part.name}={','.join(map(str, shape))}:{part.dtype}"

@@ -14,8 +14,9 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from tui_profiler.figures.units import clock, duration, size
-from tui_profiler.messages import NO_FORWARD, InputSpec, LoadSpec, Request, Start, Unknown, known
+from tui_profiler.messages import NO_FORWARD, LoadSpec, ModelFacts, Request, Start, Unknown, known
 from tui_profiler.queries.cost.memory_compared import comparison
+from tui_profiler.queries.cost.totals import batch_axis
 from tui_profiler.queries.sweep import Point, Sweep, Visit, points, visit_of, with_sequence
 from tui_profiler.session import EMPTY, Session
 from tui_profiler.source import Source
@@ -51,20 +52,20 @@ async def sweep(
         kept: called with the sweep so far after each visit.
     """
     found = wanted
-    inputs: tuple[InputSpec, ...] = ()
+    facts: ModelFacts | None = None
     if any(axis.name == "sequence" for axis in wanted.axes):
         session = await report(
             begin(Start(replace(spec, run=False))), measuring=False, progress=lambda _: None
         )
         if session.tree is None or session.model is None:
             return replace(found, visits=(_failed(session, 0, 0, 0.0),))
-        found, inputs = _with_facts(found, session), session.model.inputs
+        found, facts = _with_facts(found, session), session.model
     order = turns(len(points(wanted.axes)), wanted.rounds)
     for count, (turn, place) in enumerate(order):
         if any(visit.failure and visit.place == place for visit in found.visits):
             continue
         began = now()
-        asked = spec_at(spec, found, points(found.axes)[place], inputs)
+        asked = spec_at(spec, found, points(found.axes)[place], facts)
         if isinstance(asked, Unknown):
             visit, session = Visit(place, turn, asked.reason, bad_argument=True), EMPTY
         else:
@@ -114,7 +115,7 @@ def estimated_seconds(
 
 
 def spec_at(
-    spec: LoadSpec, wanted: Sweep, point: Point, inputs: tuple[InputSpec, ...] = ()
+    spec: LoadSpec, wanted: Sweep, point: Point, facts: ModelFacts | None = None
 ) -> LoadSpec | Unknown:
     """Return the request for one point.
 
@@ -122,7 +123,7 @@ def spec_at(
         spec: of the model.
         wanted: its axes name the values of the point.
         point: one value per axis.
-        inputs: of the trace; only a sequence axis needs them.
+        facts: of the traced model; only a sequence axis needs them.
     """
     running = wanted.seconds / wanted.rounds
     # No figure of a sweep needs the roofline.
@@ -136,7 +137,8 @@ def spec_at(
             case "dtype":
                 asked = replace(asked, dtype=str(value))
             case "sequence":
-                typed = with_sequence(inputs, int(value))
+                given = facts.inputs if facts is not None else ()
+                typed = with_sequence(given, int(value), batch_axis(facts))
                 if isinstance(typed, Unknown):
                     return typed
                 asked = replace(asked, inputs=typed)
@@ -194,8 +196,10 @@ def _visit(
         return Visit(place, turn, NO_FORWARD, bad_argument=True, took_seconds=took)
     batch = session.model.batch if session.model is not None else None
     if asked.batch is not None and batch != asked.batch:
-        has = "no batch axis" if batch is None else f"a batch axis of {batch}"
-        what = f"its inputs have {has}"
+        none = batch_axis(session.model)
+        what = (
+            none.reason if isinstance(none, Unknown) else f"its inputs have a batch axis of {none}"
+        )
         return Visit(place, turn, what, bad_argument=True, took_seconds=took)
     return visit_of(session, place=place, turn=turn, took_seconds=took)
 

@@ -1,5 +1,6 @@
 """What was asked for, beside the stages while a model is on its way."""
 
+from tui_profiler.figures.units import UNAVAILABLE
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import LoadSpec
 from tui_profiler.queries.panel.phrases import device_text, input_text, model_name
@@ -47,6 +48,9 @@ def _facts(session: Session, spec: LoadSpec | None) -> tuple[tuple[str, str], ..
     shapes = input_text(session)
     why = f", by {safe(model.inputs[0].why)}" if model is not None and model.inputs else ""
     device = device_text(session) or _device(session, asked)
+    no_batch = ""
+    if model is not None and model.batch is None and model.why_no_batch:
+        no_batch = f"{UNAVAILABLE}: {safe(model.why_no_batch)}"
     return (
         ("source", safe(model.source) if model is not None else _source(asked.model)),
         (
@@ -57,6 +61,7 @@ def _facts(session: Session, spec: LoadSpec | None) -> tuple[tuple[str, str], ..
             "input",
             shapes + why if shapes else safe(" ".join(asked.inputs)) or "…  inferred after loading",
         ),
+        *((("batch", no_batch),) if no_batch else ()),
         ("device", device),
         ("tracer", safe(asked.tracer)),
     )

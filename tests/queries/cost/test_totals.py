@@ -183,6 +183,15 @@ def test_a_throughput_counts_forwards_where_the_batch_is_not_known() -> None:
     assert totals.throughput(folded(TRACED)) == "–"
 
 
+def test_why_there_is_no_batch_axis_is_told() -> None:
+    known = folded(MEASURED).model
+    assert known is not None
+    assert totals.batch_axis(known) == known.batch
+    unknown = replace(known, batch=None, why_no_batch="aten::index_add combines what lies along it")
+    assert totals.batch_axis(unknown) == Unknown(f"no batch axis was found: {unknown.why_no_batch}")
+    assert totals.batch_axis(replace(known, batch=None)) == Unknown("its inputs have no batch axis")
+
+
 @pytest.mark.parametrize(
     ("pairs", "share", "text"),
     [(0, 0.05, "~800 items/s"), (0, 1.0, "800 items/s"), (30, 0.05, "800 items/s")],

@@ -10,7 +10,7 @@ from tests.fixtures.record import recorded
 from tests.recorded_source import Recorded
 from tests.screens.explorer.test_explorer import SPEC, on_stage
 from tests.screens.screen_text import screen_text
-from tui_profiler.messages import Hello, LoadSpec, SetBatch, Tick, TraceStarted
+from tui_profiler.messages import Hello, LoadSpec, ModelFacts, SetBatch, Tick, TraceStarted
 
 KEYS = {
     " ": "space",
@@ -130,6 +130,21 @@ async def test_another_batch_is_compared_with_the_one_before() -> None:
         assert stage.requests == [SetBatch(8)]
         assert stage.app.before.tick is not None
         assert stage.app.before.tick.at == ticks[-1].at
+
+
+async def test_a_batch_is_refused_where_no_batch_axis_is_known() -> None:
+    messages = [
+        replace(one, batch=None, why_no_batch="aten::index_add combines")
+        if isinstance(one, ModelFacts)
+        else one
+        for one in recorded()
+    ]
+    async with on_stage(messages) as (stage, pilot):
+        await pilot.press("B", "8", "enter")
+        await pilot.pause()
+        assert stage.requests == []
+        shown = " ".join(screen_text(stage.app).split())
+        assert "the batch cannot be changed: no batch axis was found: aten::index_add" in shown
 
 
 async def test_on_a_small_terminal_the_last_row_says_what_happened() -> None:

@@ -42,6 +42,12 @@ def batch_of(session: Session) -> int | None:
     return batch or (session.model.batch if session.model is not None else None)
 
 
+def has_items(session: Session) -> bool:
+    """Tell whether the inputs have a batch axis, so that there may be more items in a forward."""
+    step = session.training.step if session.training is not None else None
+    return batch_of(session) is not None or (step is not None and known(step.items) is not None)
+
+
 def trained_values(session: Session) -> tuple[TensorStatistics, ...]:
     """Return the statistics of all parameters, each storage once.
 

@@ -2,6 +2,7 @@
 
 from tui_profiler.figures.units import duration
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.memory import has_items
 from tui_profiler.findings.evidence.time_share import host, share_of
 from tui_profiler.messages import Unknown, known
 from tui_profiler.queries.cost.totals import counted_rate
@@ -20,6 +21,7 @@ def host_overhead(session: Session) -> Finding | None:
     tree, found = session.tree, host(session)
     if tree is None or isinstance(found, Unknown) or found.share < HOST_SHARE:
         return None
+    grows = has_items(session)
     formula = (
         f"Python takes {duration(found.python)} and the overhead of {found.operators:,} operators"
         f" at least {duration(found.calling)} of {duration(found.whole)}; without the host, they"
@@ -29,8 +31,9 @@ def host_overhead(session: Session) -> Finding | None:
         kind="host-overhead",
         title="host-bound: run fewer, larger operators",
         why=(
-            "Much of the time is Python and operator overhead, not computation. Larger batches,"
-            " torch.compile, or CUDA graphs on a GPU do more work per operator call."
+            "Much of the time is Python and operator overhead, not computation."
+            f" {'Larger batches, torch.compile,' if grows else 'torch.compile'} or CUDA graphs on a"
+            " GPU do more work per operator call."
         ),
         nodes=_hosts(session, tree),
         evidence=(
@@ -39,7 +42,11 @@ def host_overhead(session: Session) -> Finding | None:
             Evidence("operators per forward", found.operators, "count", "derived"),
         ),
         gains=(Gain("time", found.share, formula, "derived", is_bound=True),),
-        why_no_trial="try compile and larger-batch, which reduce it",
+        why_no_trial=(
+            "try compile and larger-batch, which reduce it"
+            if grows
+            else "try compile: it reduces it"
+        ),
     )
 
 

@@ -246,6 +246,7 @@ def accumulate(session: Session) -> Finding | None:
         or step.on_device
         or step.ended_by != "optimizer"
         or not 0.5 < step.passes < 1.5
+        or isinstance(step.items, Unknown)
     ):
         return None
     seconds = seconds_of(step, "clip", "optimizer", "communication")

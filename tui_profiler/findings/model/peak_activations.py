@@ -28,8 +28,9 @@ def peak_activations(session: Session) -> Finding | None:
         kind="peak-activations",
         title="activations dominate peak memory",
         why=(
-            "A smaller batch, 16-bit activations, or freeing the largest tensors before the"
-            " operator at the peak lower it; smaller weights hardly do."
+            f"{'A smaller batch, ' if (batch_of(session) or 0) > 1 else ''}16-bit activations or"
+            " freeing the largest tensors before the operator at the peak lower it; smaller weights"
+            " hardly do."
         ),
         nodes=_producers(tree, peak),
         evidence=(
@@ -53,7 +54,8 @@ def _gain(session: Session, tree: Tree, activations: float) -> Gain:
         how = "half the batch size" if has_items else "16 bits"
         formula = f"{how}: half of {size(activations)} of activations"
         return memory_gain(tree, activations / 2, formula, "estimated")
-    return Gain("memory", Unknown("batch 1 in 16 bits already"), "half of the activations")
+    batch = "batch 1" if batch_of(session) == 1 else "no known batch axis"
+    return Gain("memory", Unknown(f"{batch}, in 16 bits already"), "half of the activations")
 
 
 def _producers(tree: Tree, peak: PeakMemory) -> tuple[int, ...]:

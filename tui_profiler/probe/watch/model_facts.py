@@ -78,6 +78,7 @@ def facts_of(model: torch.nn.Module, trace: Trace, name: str, command: str) -> M
         batch=None,
         device=device_name(model),
         training=model.training,
+        why_no_batch="of a program's own forwards no other size is tried",
     )
 
 

@@ -5,7 +5,7 @@ from math import isnan
 from typing import Literal, TypeAlias
 
 from tui_profiler.figures.units import UNAVAILABLE, duration, rate
-from tui_profiler.messages import NO_FORWARD, Cost, PeakMemory, Unknown, known
+from tui_profiler.messages import NO_FORWARD, Cost, ModelFacts, PeakMemory, Unknown, known
 from tui_profiler.messages.base import Figure
 from tui_profiler.queries.cost.bound import bytes_moved
 from tui_profiler.queries.time.forward_kinds import COLD_TIMES, MIXED, is_mixed
@@ -32,6 +32,14 @@ def throughput(session: Session) -> str:
     has_batch = session.model is not None and session.model.batch is not None
     figure = rate(per_second, "items/s" if has_batch else "it/s")
     return f"~{figure}" if is_estimated_rate(session) else figure
+
+
+def batch_axis(model: ModelFacts | None) -> int | Unknown:
+    """Return the size of the batch axis of a model's inputs, or why there is none."""
+    if model is not None and model.batch is not None:
+        return model.batch
+    why = model.why_no_batch if model is not None else ""
+    return Unknown(f"no batch axis was found: {why}" if why else "its inputs have no batch axis")
 
 
 def is_estimated_rate(session: Session) -> bool:

@@ -20,8 +20,10 @@ from math import floor
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tui_profiler.messages import Unknown, known
+from tui_profiler.queries.cost.totals import batch_axis
 from tui_profiler.queries.forward.memory import weight_bytes
 from tui_profiler.queries.hardware.data_sheets import DataSheet
 from tui_profiler.queries.hardware.on_device import NOT_TRACED, LeastTime, least_time, phases
@@ -40,7 +42,7 @@ class Need(Struct, frozen=True):
     """Bytes that are alive at the peak, at one batch size."""
 
     batch: int | None
-    """None where the inputs have no batch axis."""
+    """None where the inputs have no batch axis, or none was found."""
     weights: float
     """Parameters and buffers."""
     cache: float
@@ -53,6 +55,8 @@ class Need(Struct, frozen=True):
     """Allowance of rule 2: what convolutions add to the peak; 0 without any."""
     depends: Bounded | None = None
     """How what is not weights depends on the data."""
+    why_no_batch: Unknown = Unknown("its inputs have no batch axis")
+    """Where ``batch`` is None."""
 
     @property
     def divided(self) -> float:
@@ -99,16 +103,24 @@ def need_of(session: Session) -> Need | Unknown:
     A model that generates needs that of the phase that takes more.
     """
     trees = phases(session)
-    batch = session.model.batch if session.model is not None else None
+    found_batch = batch_axis(session.model)
+    batch = None if isinstance(found_batch, Unknown) else found_batch
     if session.training_memory is not None:
-        return _of_a_step(session, trees, batch)
-    found = [_of_a_forward(tree, batch) for tree in trees]
+        return _told(_of_a_step(session, trees, batch), found_batch)
+    found = [_told(_of_a_forward(tree, batch), found_batch) for tree in trees]
     whole = [one for one in found if isinstance(one, Need)]
     if not found or len(whole) < len(found):
         return next(
             (one for one in found if isinstance(one, Unknown)), Unknown("it was not traced")
         )
     return max(whole, key=lambda one: one.divided + one.whole)
+
+
+def _told(need: Need | Unknown, batch: int | Unknown) -> Need | Unknown:
+    """Return what is needed, with the reason why there is no batch axis, if there is none."""
+    if isinstance(need, Unknown) or not isinstance(batch, Unknown):
+        return need
+    return replace(need, why_no_batch=batch)
 
 
 def _of_a_forward(tree: Tree, batch: int | None) -> Need | Unknown:
@@ -208,7 +220,7 @@ def _largest_batch(needs: tuple[Need, ...], free: float) -> int | Unknown:
     """Return the batch at which a line through the counted ones reaches ``free``, by rule 1."""
     counted = [(need.batch, need.divided + need.whole) for need in needs if need.batch is not None]
     if not counted:
-        return Unknown("its inputs have no batch axis")
+        return needs[0].why_no_batch
     if len(counted) < 2:
         return Unknown("it could not be traced at larger batches")
     if counted[0][1] > free:

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from msgspec import field
 
 from tui_profiler.messages import Unknown
+from tui_profiler.queries.cost.totals import batch_axis
 from tui_profiler.queries.hardware.data_sheets import DataSheet
 from tui_profiler.queries.hardware.fits import Fit, Fitted, cublas_bytes, devices_needed, need_of
 from tui_profiler.queries.hardware.on_device import NOT_TRACED, LeastTime, Limit, least_time, phases
@@ -132,11 +133,10 @@ def fit_json(sessions: Sequence[Session], found: tuple[Fitted, ...], reserve: fl
     """Return the report as one line, without a line end; arguments as of ``fitted``."""
     session, need = sessions[0], need_of(sessions[0])
     model = session.model
-    batch = model.batch if model is not None else None
     report = FitReport(
         schema=SCHEMA,
         model=model.name if model is not None else "",
-        batch=json_values.or_why(batch, "its inputs have no batch axis"),
+        batch=batch_axis(model),
         training=session.training_memory is not None,
         reserve_bytes=reserve,
         memory=need if isinstance(need, Unknown) else json_values.fill(NeededMemory, need),

@@ -29,6 +29,7 @@ from tui_profiler.queries.cost.breakdown import (
 )
 from tui_profiler.queries.cost.distribution import intensity_bands, layer_types
 from tui_profiler.queries.cost.totals import (
+    batch_axis,
     costliest_modules,
     frozen,
     trainable,
@@ -420,8 +421,8 @@ class Report(json_values.Part, frozen=True, kw_only=True):
     """`random`, or the source of the values."""
     device: str | None
     training: bool | None
-    batch: json_values.Count | None
-    """Size of the batch axis; null if the inputs have none."""
+    batch: json_values.Known[json_values.Count]
+    """Size of the batch axis; null if the inputs have none, or none was found."""
     inputs: list[Input] | None
     published: Published | None
     mode: Mode
@@ -625,6 +626,7 @@ def report_of(
         else json_values.fill(Machine, environment),
         sandbox=_sandbox(session),
         model=model and model.name,
+        batch=None if model is None else batch_axis(model),
         published=_published(model),
         mode=_mode(session),
         other_models=list(other_models(session)),
@@ -683,7 +685,11 @@ def json_failed(name: str, session: Session, failed: messages.Failed) -> str:
         environment=why if environment is None else json_values.fill(Machine, environment),
         sandbox=_sandbox(session),
         model=name,
-        **(dict.fromkeys(_OF_A_MODEL, why) if model is None else {"published": _published(model)}),
+        **(
+            dict.fromkeys(_OF_A_MODEL, why)
+            if model is None
+            else {"published": _published(model), "batch": batch_axis(model)}
+        ),
         file=file_section(session.file),
         stages=_stages(session),
         failure=json_values.fill(Failure, failed),

@@ -222,7 +222,7 @@ def _rates(session: Session, report: Report) -> _Found:
         return
     per_s = report.throughput.per_s if isinstance(report.throughput, Throughput) else None
     if isinstance(per_s, float):
-        forwards = per_s / (report.batch or 1)
+        forwards = per_s / (report.batch if isinstance(report.batch, int) else 1)
         idle = 0.0
         if loop is not None and loop.state == "waiting":
             idle = session.heard_at - loop.at

@@ -100,7 +100,11 @@ def _identity(session: Session) -> list[str]:
     model = session.model
     if model is None:
         return ["# unknown model"]
-    batch = f", batch {model.batch}" if model.batch else ""
+    batch = (
+        f", batch {model.batch}"
+        if model.batch
+        else ", no batch axis found" * bool(model.why_no_batch)
+    )
     said = f"{model.type} from {model.source}, {model.weights} weights, {model.device}{batch}"
     return [f"# {_cut(model.name, _NAME_BYTES)}", _cut(said, _LINE_BYTES)]
 

@@ -16,6 +16,7 @@ from tui_profiler.queries.cost.energy import (
     node_energy,
     too_short,
 )
+from tui_profiler.queries.cost.totals import batch_axis
 from tui_profiler.reports.json_values import Count, Known, Number, OfSome, Part, fill, or_why
 from tui_profiler.session import Session
 
@@ -156,8 +157,8 @@ def layer_energy(session: Session, node: int) -> LayerEnergy | Unknown:
 def _forward(session: Session, found: ForwardEnergy | Unknown) -> EnergyOfForward | Unknown:
     if isinstance(found, Unknown):
         return found
-    items = session.model.batch if session.model is not None else None
-    per_item = found.joules / items if items else Unknown("the inputs have no batch axis")
+    items = batch_axis(session.model)
+    per_item = items if isinstance(items, Unknown) else found.joules / items
     return fill(EnergyOfForward, found, provenance=_counted(found.source), joules_per_item=per_item)
 
 

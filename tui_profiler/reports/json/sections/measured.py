@@ -133,10 +133,10 @@ class Latency(Part, frozen=True):
 
 
 class Throughput(Part, frozen=True):
-    """Items per second."""
+    """Items per second, or forwards where `batch` is null."""
 
     per_s: Known[float]
-    """Items (forwards x batch) per second."""
+    """Items (forwards x batch) per second; forwards per second where `batch` is null."""
     provenance: Literal["counted", "estimated"]
     """estimated if only a share of a program's forwards was recorded."""
 

@@ -58,6 +58,7 @@ def _model(model: ModelFacts, *, has_forward: bool) -> list[tuple[str, str]]:
         ("source", model.source),
         ("weights", model.weights),
         ("device", model.device + mode * has_forward),
+        *figure_text.no_batch(model),
         *figure_text.published(model),
     ]
 

@@ -161,6 +161,12 @@ def peak_covers(peak: PeakMemory) -> str:
     )
 
 
+def no_batch(model: ModelFacts) -> tuple[tuple[str, str], ...]:
+    """Return the row that says why a model has no batch axis; none where it has one."""
+    why = model.why_no_batch
+    return (("batch axis", f"{UNAVAILABLE}: {why}"),) if model.batch is None and why else ()
+
+
 def published(model: ModelFacts) -> list[tuple[str, str]]:
     """Return the row of what torchvision publishes, for its own input size and one item."""
     parts = []

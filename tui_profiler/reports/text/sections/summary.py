@@ -1,6 +1,7 @@
 """Executive summary: the figures that one would put on a slide, and what follows from them."""
 
 from tui_profiler.figures.units import UNAVAILABLE, duration, share
+from tui_profiler.findings.evidence.memory import has_items
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import NO_FORWARD
 from tui_profiler.queries.cost import bound, totals
@@ -20,6 +21,7 @@ _WANTS: dict[bound.BoundKind, str] = {
     "unexplained": "cause unknown",
     "waiting": "fewer other programs or fewer threads help most",
 }
+_WANTS_WITHOUT_BATCH = "torch.compile helps most"
 _WANTS_ON_PAPER: dict[bound.BoundKind, str] = {
     **_WANTS,
     "compute": "fewer FLOPs or faster arithmetic",
@@ -61,6 +63,8 @@ def wants(session: Session) -> str:
         level = bound.memory_level(session)
         faster = "faster memory" if level == MEMORY else f"a faster {level} cache"
         asks = _WANTS[found.kind].format(level=faster)
+        if found.kind == "overhead" and not has_items(session):
+            asks = _WANTS_WITHOUT_BATCH
         return f"{bound.phrase(found.kind)} overall, {part} of the time: {asks}"
     asks = _WANTS_ON_PAPER[found.kind]
     return f"{bound.phrase(found.kind)} on paper, {found.reason.partition(':')[0]}: {asks}"

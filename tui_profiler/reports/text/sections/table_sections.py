@@ -104,6 +104,7 @@ def _identity(model: messages.ModelFacts | None, more: tuple[tuple[str, str], ..
         ("weights", model.weights),
         ("device", model.device),
         *labelled("input", figure_text.inputs(model.inputs)),
+        *figure_text.no_batch(model),
         *figure_text.published(model),
         *more,
     )
