@@ -46,12 +46,14 @@ def ending(
     loop = _running_loop()
 
     def leave(code: int) -> None:
-        time.sleep(MOST_SECONDS)
-        if last is not None:
-            last(code)
-            return
-        restore(descriptor)
-        os._exit(code)
+        try:
+            time.sleep(MOST_SECONDS)
+        finally:  # Where the clock is not the kernel's (libfaketime), even that may raise.
+            if last is not None:
+                last(code)
+            else:
+                restore(descriptor)
+                os._exit(code)
 
     def ask(number: int) -> None:
         with contextlib.suppress(RuntimeError):  # The loop is closed: we are leaving already.
@@ -118,12 +120,15 @@ def end_on_hang_up(
         poll = select.poll()
         poll.register(descriptor, 0)  # No events asked for: only a hang-up or an error wakes it.
         poll.poll()
-        _write_nowhere(descriptor)
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(end, HANG_UP_CODE)
-        time.sleep(_GRACE_SECONDS)
-        # Writing to a dead terminal can block the app's own exit; there is nothing to restore.
-        last(HANG_UP_CODE)
+        try:
+            _write_nowhere(descriptor)
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(end, HANG_UP_CODE)
+            time.sleep(_GRACE_SECONDS)
+        finally:
+            # Writing to a dead terminal can block the app's own exit, and what reads from it finds
+            # its end at every turn, on a whole core; there is nothing to restore.
+            last(HANG_UP_CODE)
 
     threading.Thread(target=wait, name="tui-profiler-hang-up", daemon=True).start()
 
