@@ -106,6 +106,35 @@ def test_what_was_recorded_before_a_share_was_is_not_charged_to_it() -> None:
         times.close()
 
 
+def test_a_program_that_is_called_seldom_is_told_what_recording_every_forward_costs() -> None:
+    """A share of the time may be recorded, and its forwards take less of it."""
+    model = torch.nn.Sequential(*(torch.nn.Identity() for _ in range(200)))
+    x = torch.zeros(1)
+    times = ProgramTimes(model, module_nodes(model), 0.02, ModuleClock(model))
+    told: list[Overhead] = []
+    seen: list[bool] = []
+    try:
+        wait_until(lambda: too_much_is_recorded(times, model, x), seconds=60)
+
+        def is_told() -> bool:
+            called, before = perf_counter() + 0.02, times.forwards
+            wait_until(lambda: perf_counter() > called)
+            model(x)
+            times.take()
+            told.extend(one for one in times.messages(1.0, 0) if isinstance(one, Overhead))
+            times.record_next()
+            seen.append(times.forwards > before)
+            return len(seen) > 80 and all(seen[-60:])
+
+        wait_until(is_told, seconds=60)
+        share = times._recorder.governor.share
+    finally:
+        times.close()
+    assert share < 1.0
+    assert told[-1].share == 1.0
+    assert told[-1].ratio > 0.02, "the budget is of all time"
+
+
 def too_much_is_recorded(times: ProgramTimes, model: torch.nn.Module, x: torch.Tensor) -> bool:
     """Run a forward; tells whether a share of them is recorded from now on."""
     model(x)

@@ -212,6 +212,7 @@ class ProgramTimes:
                 elapsed_seconds=elapsed_seconds,
                 asking_seconds=asked,
                 call=call,
+                is_whole=not training.decides and self._credit.seconds > running,
             )
 
     def _records_step(self) -> bool:

@@ -82,6 +82,10 @@ class CostMeter(Protocol):
         """Return what is paid beside it, however few are recorded, as a share; and its interval."""
         ...
 
+    def recorded(self, share: float) -> float:
+        """Return the share of the forwards that are recorded, where that much of the time is."""
+        ...
+
 
 class MeasuredCost:
     """What watching our own loop costs, from pairs of batches and what is done between forwards."""
@@ -122,6 +126,10 @@ class MeasuredCost:
         share, least, most = interval_of_share(self._between)
         windows = self.windows_share
         return share + windows, least + windows, most + windows
+
+    def recorded(self, share: float) -> float:
+        """Return the share of the forwards that are recorded: our own loop counts them."""
+        return share
 
 
 class CallCost(NamedTuple):
@@ -202,6 +210,7 @@ class EstimatedCost:
         *,
         asking_seconds: float = 0.0,
         call: CallCost | None = None,
+        is_whole: bool = False,
     ) -> None:
         """Take in one interval.
 
@@ -213,9 +222,12 @@ class EstimatedCost:
             elapsed_seconds: how long the interval was.
             asking_seconds: before the forwards, what it took to tell their inputs apart.
             call: what recording adds to one; None: as calibrated, without a backward.
+            is_whole: every forward in the interval was recorded.
         """
         each = CallCost(*(calls * seconds + asking_seconds for seconds in call or self._call))
-        self._intervals.append(_Interval(each, forward_seconds, thread_seconds, elapsed_seconds))
+        self._intervals.append(
+            _Interval(each, forward_seconds, thread_seconds, elapsed_seconds, is_whole)
+        )
 
     def recording(self) -> Overhead | None:
         """Return what it costs to record every forward, and nothing else; None before any ran."""
@@ -232,6 +244,15 @@ class EstimatedCost:
         """Return what is paid beside the calls, as a share of all time."""
         return interval_of_share([(one.thread, one.elapsed) for one in self._intervals])
 
+    def recorded(self, share: float) -> float:
+        """Return the share of the forwards that are recorded, where that much of the time is.
+
+        A program that is called seldom runs for less of the time: all of its forwards are recorded.
+        """
+        elapsed = sum(one.elapsed for one in self._intervals)
+        whole = sum(one.elapsed for one in self._intervals if one.is_whole)
+        return share + (1.0 - share) * whole / elapsed if elapsed > 0 else share
+
 
 class _Interval(NamedTuple):
     """Seconds of one interval."""
@@ -242,6 +263,8 @@ class _Interval(NamedTuple):
     """Of forwards or steps that were recorded."""
     thread: float
     elapsed: float
+    is_whole: bool = False
+    """Whether every forward in it was recorded."""
 
 
 def total_overhead(meter: CostMeter, share: float = 1.0, readings: float = 0.0) -> Overhead | None:

@@ -139,7 +139,8 @@ class TimeRecorder:
         if recording is not None:
             between, *_ = self._cost.between()
             self.governor.update(recording, between + self._readings.share)
-        return total_overhead(self._cost, self.governor.share, self._readings.share)
+        share = self._cost.recorded(self.governor.share)
+        return total_overhead(self._cost, share, self._readings.share)
 
 
 LAST_FORWARDS = 256
