@@ -107,7 +107,7 @@ def test_a_lost_terminal_ends_it_and_its_worker(start: Start) -> None:
 def test_a_forward_that_raises_leaves_its_modules(start: Start) -> None:
     terminal = start("demo:cnn", "--input", "1,4,32,32", "--ascii", columns=120, rows=40)
     terminal.wait_for("x     0  Conv2d")
-    shown = terminal.wait_for(">ctrl+r")
+    shown = terminal.wait_for(">--input image=1,3,224,224")
     assert "modules, until forward raised" in shown
     assert "1x4x32x32" in shown
     assert "0 of 74 modules ran" in shown

@@ -82,6 +82,14 @@ def test_a_rank_that_waits_less_but_is_not_busy_longer_is_no_straggler() -> None
     assert found.lines[0].startswith("no straggler: 0.10 ms of a step, 0.6 %,")
 
 
+def test_no_straggler_is_not_said_before_every_rank_is_measured() -> None:
+    found = verdict(run(EARLY, EARLY, None), 1.0)
+
+    assert found.level == "unknown"
+    assert found.lines == ("no straggler among 2 ranks, no steps known of rank 2",)
+    assert verdict(run(EARLY, LATE, None), 1.0).level == "critical"
+
+
 def test_rows_begin_with_the_worst_and_say_how_late_it_is() -> None:
     rows = rank_rows(run(EARLY, EARLY, LATE, times(0.011, 0.020)), now=1.0)
 

@@ -78,8 +78,8 @@ async def test_a_click_answers_a_question_and_ends_what_is_typed() -> None:
         await pilot.pause()
         assert isinstance(stage.app.screen, ColumnsScreen)
         lines = screen_text(stage.app).splitlines()
-        row = next(y for y, line in enumerate(lines) if "esc as before" in line)
-        await _press(stage, pilot, "as before", row)
+        row = next(y for y, line in enumerate(lines) if "esc cancel" in line)
+        await _press(stage, pilot, "cancel", row)
         assert stage.app.screen is stage.explorer
 
 

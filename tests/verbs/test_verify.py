@@ -69,18 +69,18 @@ def test_real_counters_are_compared_and_one_that_raises_says_so(tmp_path: Path) 
     )
     assert "no such width" in done.stderr
     assert "Traceback" not in done.stderr
-    assert done.returncode == 3, done.stderr  # A real run exceeds the bound.
+    assert done.returncode == 1, done.stderr
     (line,) = done.stdout.splitlines()
     found = json.loads(line)
     jsonschema.Draft202012Validator(SCHEMA).validate(found)
-    assert found["verdict"] == "fails"
+    assert found["verdict"] == "holds"  # What depends on the data is not compared.
     counters = {one["counter"]: one for one in found["counters"]}
     assert counters["flop_counter"]["macs"] == 8 * 64
     assert counters["fvcore"]["error"] == "NotImplementedError: no jit here"
     assert counters["measured"]["peak_bytes"] > 0
     checks = {(one["against"], one["figure"]): one for one in found["checks"]}
     by_torch = checks["flop_counter", "macs"]
-    assert (by_torch["verdict"], by_torch["theirs"]) == ("fails", 8 * 64)
+    assert (by_torch["verdict"], by_torch["theirs"]) == ("not compared", 8 * 64)
 
 
 def test_a_model_that_no_counter_ran_is_not_verified(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ Ranks that meet in a collective all take as long as the slowest: their steps tel
 late waits least, because the others are there already; everyone else waits for it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from statistics import median
 from typing import Literal, TypeAlias
 
@@ -130,6 +130,9 @@ def verdict(group: SessionGroup, now: float) -> Verdict:
     lost = max(min(theirs - its, busy), 0.0)
     lost_share = lost / step if step > 0 else 0.0
     if lost_share < WARNS:
+        if unknown := [str(one.number) for one in group.ranks if _may_be_slow(one, measured)]:
+            none = f"no straggler among {len(measured)} ranks"
+            return Verdict("unknown", (f"{none}, no steps known of rank {', '.join(unknown)}",))
         little = f"{duration(lost)} of a step, {share(lost_share)}, are lost for the busiest rank"
         return Verdict("even", (f"no straggler: {little}",))
     rank = next(rank for rank in group.ranks if rank.key == late)
@@ -179,6 +182,10 @@ def _measured(ranks: Iterable[Rank], now: float) -> dict[str, tuple[float, float
         if step is not None and wait is not None:
             found[rank.key] = (step, wait)
     return found
+
+
+def _may_be_slow(rank: Rank, measured: Container[str]) -> bool:
+    return rank.key not in measured and not rank.is_gone
 
 
 def _row(

@@ -213,7 +213,7 @@ async def test_the_slow_rank_of_four_is_named_and_its_slow_module(
         assert straggler.number == SLOW
         assert found.level == "critical"
         assert found.lines[1].startswith("its forward takes")
-        assert f"rank {SLOW} is the straggler" in screen_text(app)
+        await until(pilot, lambda: f"rank {SLOW} is the straggler" in screen_text(app))
 
         await pilot.press("d")
         await pilot.pause()

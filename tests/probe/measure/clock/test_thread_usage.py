@@ -215,7 +215,7 @@ def test_what_is_noted_at_ends_of_steps_is_what_is_read_there() -> None:
     for kernel, (_, (*_, told, _, _)) in zip(kernels, noted, strict=True):
         assert kernel - thread_usage.MOST_UNREAD <= (thread_usage.waiting_seconds(told) or 0.0)
     assert thread_usage.usage_between(noted[0][1], noted[-1][1]).compiled == 1
-    assert kernels[-1] - kernels[0] > 0.02, "the core was taken away"
+    assert kernels[-1] > kernels[0], "the core was taken away"
 
 
 def test_a_forked_process_reads_its_own_thread() -> None:

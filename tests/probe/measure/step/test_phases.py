@@ -191,6 +191,7 @@ def test_steps_far_longer_are_told_with_their_time_and_a_wait_for_a_batch_is_non
 
     with watched(net) as watching:
         run(watching, spent, step)
+        step()  # Adding up, here on the same thread, is in this one.
         if part == "evaluation":
             spent.wait(part, 200 * MS)
         step(slow if part == "data" else fast)
