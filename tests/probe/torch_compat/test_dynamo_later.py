@@ -8,6 +8,7 @@ PROGRAM = """
 import sys, torch
 from torch import nn
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.trace.batch_axis import with_batch
 from tui_profiler.probe.trace.recorder import Recorder
 from tui_profiler.probe.trace.trace import trace
 
@@ -21,8 +22,10 @@ class Asks(nn.Module):
 
 def macs(ask=lambda: None):
     layer = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.GELU())
-    found = trace(Asks(layer, ask), (Inputs((torch.ones(2, 8),)),))
+    model = Asks(layer, ask)
+    found = trace(model, (Inputs((torch.ones(2, 8),)),))
     assert found.method == "dispatch:fake", found.method
+    with_batch(model, found)
     return found.costs[0].macs
 
 def of_dynamo():

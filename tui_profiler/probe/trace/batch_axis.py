@@ -18,11 +18,13 @@ from typing import TypeAlias
 import torch
 from msgspec.structs import replace as replace_fields
 
+from tui_profiler.archive.reading.garbage_collection import without_collector
 from tui_profiler.messages import Unknown
 from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.load.common import errors
 from tui_profiler.probe.load.common.loaded_model import free_bytes
 from tui_profiler.probe.load.inputs.input_tensors import Candidates
+from tui_profiler.probe.torch_compat.dynamo_later import dynamo_later
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import FakeTensor, tree_leaves, tree_map_only
 from tui_profiler.probe.torch_compat.modules import COMPILED, each_module, why_opaque
@@ -155,7 +157,8 @@ def with_batch(model: torch.nn.Module, traced: Trace) -> Inputs:
         traced: on fake inputs; of one that needs real values no other size is tried.
     """
     inputs = traced.inputs
-    found = _found(model, traced)
+    with without_collector(), dynamo_later():
+        found = _found(model, traced)
     if isinstance(found, Unknown):
         return replace(inputs, batch=None, batch_axes=None, why_no_batch=found.reason)
     batch, axes = found

@@ -121,13 +121,13 @@ def _choices(
     model: torch.nn.Module, names: tuple[str, ...], settings: Settings
 ) -> Iterator[tuple[str, ...]]:
     """Yield inputs as they are typed, those that are the likeliest for most parameters first."""
-    likely = guess_named(model, names)
-    others = [_shown(wish) for entry in entries(model) for wish in entry.wishes[:2]]
-    others += [text for entry in entries(model) for text in _variants(entry.wishes[0])]
-    images = [_shown(one.wishes[0]) for one in entries(model) if one.modality == "image"]
+    likely, found = guess_named(model, names), [*entries(model)]
+    others = [_shown(wish) for entry in found for wish in entry.wishes[:2]]
+    others += [text for entry in found for text in _variants(entry.wishes[0])]
+    images = [_shown(one.wishes[0]) for one in found if one.modality == "image"]
     features = [
         _shown(wish)
-        for one in entries(model)
+        for one in found
         for wish in one.wishes
         if one.modality == "features" and len(wish.shape) == 3
     ]
