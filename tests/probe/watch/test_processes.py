@@ -36,8 +36,22 @@ def filled(pairs):
             end.send(b"the program's")
     return pairs
 
+def reader():
+    '''The thread that reads the machine's counters, if there is one.'''
+    return next((t.ident for t in threading.enumerate() if t.name == "tui-profiler-sample"), None)
+
+def reads():
+    '''Whether it does so at this moment, and may have a file open.'''
+    frame = sys._current_frames().get(reader())
+    return frame is not None and frame.f_code.co_name != "pause"
+
 def close_all():
-    '''Close every descriptor, then make sockets, which get the lowest numbers.'''
+    '''Close every descriptor, then make sockets, which get the lowest numbers.
+
+    Not while a file is read: whoever reads it would go on with what has its number by then.
+    '''
+    until(lambda: reads() or reader() is None)
+    until(lambda: not reads())  # Not for the next second.
     were = sockets()
     os.closerange(3, 256)
     return filled([socket.socketpair() for _ in range(max(were))])
@@ -276,6 +290,35 @@ def test_a_program_that_closes_every_descriptor_keeps_its_sockets_and_is_watched
         assert program.said() == ["left", True]
         assert program.complaint() == ""
     assert not list(folder.iterdir())
+
+
+def test_counters_that_cannot_be_read_are_told_and_the_program_goes_on(
+    folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "dev").write_text("one\ntwo\nnot as the kernel writes it\n")
+    code = f"""
+    import psutil
+    model, x = Net().eval(), torch.randn(3, 8)
+    here = {str(tmp_path)!r}
+    for name in ("stat", "meminfo", "diskstats", "self", str(os.getpid())):
+        os.symlink(f"/proc/{{name}}", f"{{here}}/{{name}}")
+    handle = tui_profiler.watch(model, "unread")
+    psutil.PROCFS_PATH = here
+    run(model, x, lambda: handle.is_looked_at)
+    run(model, x, lambda: not handle.is_looked_at)
+    say("left")
+    """
+    with WatchedProgram(code, folder) as program:
+        with Viewer(place_of("unread")) as viewer:
+            failure = viewer.until(lambda s: s.failure is not None).failure
+            session = viewer.until(lambda s: s.timings is not None)
+        assert program.said() == ["left"]
+        assert program.complaint() == ""
+    assert failure is not None
+    assert (failure.stage, failure.fatal) == ("sample", False)
+    assert "not as the kernel" in failure.why
+    assert session.sample is None
 
 
 def test_a_daemon_is_watched_whether_it_was_before_or_is_from_now_on(folder: Path) -> None:

@@ -135,6 +135,28 @@ def test_a_program_that_is_called_seldom_is_told_what_recording_every_forward_co
     assert told[-1].ratio > 0.02, "the budget is of all time"
 
 
+def test_reading_the_machines_counters_is_in_what_watching_costs() -> None:
+    model, x, began = torch.nn.Sequential(torch.nn.Identity()), torch.zeros(1), perf_counter()
+    times = ProgramTimes(model, module_nodes(model), 0.02, ModuleClock(model))
+    told: list[Overhead] = []
+
+    def is_told() -> bool:
+        model(x)
+        times.take()
+        told.extend(one for one in times.messages(1.0, 0) if isinstance(one, Overhead))
+        return bool(told)
+
+    try:
+        wait_until(is_told, seconds=60)
+        before = told[-1].ratio
+        times.sampling_seconds += 10.0  # As the thread that reads them does.
+        assert is_told()
+    finally:
+        times.close()
+    least = 10.0 / (perf_counter() - began)
+    assert told[-1].ratio > before + 0.9 * least
+
+
 def too_much_is_recorded(times: ProgramTimes, model: torch.nn.Module, x: torch.Tensor) -> bool:
     """Run a forward; tells whether a share of them is recorded from now on."""
     model(x)

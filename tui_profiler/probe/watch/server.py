@@ -341,21 +341,32 @@ class Server:
     def _sample(self) -> None:
         """Be the thread that reads the machine's counters while anyone looks: drivers are slow."""
         samplers: dict[Observer, Sampler] = {}
+        failed: set[Observer] = set()
         try:
             while (looked_at := self._looked_at()) and not self._is_ending:
                 for observer in looked_at:
-                    # The program may have no open file or thread left; later it may again.
-                    with contextlib.suppress(OSError, RuntimeError, psutil.Error):
+                    began = time.thread_time()
+                    try:
                         if observer not in samplers:
                             samplers[observer] = _sampler(observer)
-                        observer.post(samplers[observer].sample())
+                        sample = samplers[observer].sample()
+                        observer.post(sample, time.thread_time() - began)
+                        failed.discard(observer)
+                    except (OSError, RuntimeError, psutil.Error):
+                        pass  # The program has no open file or thread left; later it may again.
+                    except Exception as error:  # Rule 4.
+                        # It may have put another file under the number of one that was being read.
+                        if (sampler := samplers.pop(observer, None)) is not None:
+                            _close(observer, sampler)
+                        if observer in failed:
+                            why = f"{type(error).__name__}: {error}"
+                            what = "the machine's counters cannot be read"
+                            observer.post(Failed("sample", what, why=why, fatal=False))
+                        failed.add(observer)
                 pause(SAMPLE_SECONDS)
         finally:
             for observer, sampler in samplers.items():
-                watch, observer.energy.watch = observer.energy.watch, None
-                if watch is not None:
-                    watch.close()
-                sampler.close()
+                _close(observer, sampler)
 
     def _after_fork(self) -> None:
         """Begin anew in a child; its thread is not there, and the sockets are the parent's."""
@@ -410,6 +421,13 @@ def _sampler(observer: Observer) -> Sampler:
         raise
     observer.energy.watch = energy
     return made
+
+
+def _close(observer: Observer, sampler: Sampler) -> None:
+    watch, observer.energy.watch = observer.energy.watch, None
+    if watch is not None:
+        watch.close()
+    sampler.close()
 
 
 def _calling_for(observer: Observer) -> _Calling:
