@@ -9,13 +9,14 @@ time. Printed are the median of the ratios and its 95 % interval, less one.
 - ``nothing``: bare once more, among the batches of ``watched``. Its interval is what the machine
   adds of itself: where it does not hold 0, or is wide, the rows below it say little.
 
-- ``watched``: as the product watches a program that trains, with its thread, its ticks encoded
-  and thrown away, its governor with the default budget, and operator windows as often as it opens
-  them. What these take is rare and in no median, so the ratio of the sums is printed too.
+- ``watched``: as the product watches a program that trains, with its threads (ticks, encoded and
+  thrown away, lines, the machine's counters), its governor with the default budget, and operator
+  windows as often as it opens them. Threads wait while bare batches run, and go on as if these had
+  not been. What is rare is in no median, so the ratio of the sums is printed too.
 - ``one run``: the same watched without batches, which is how a program has it. Each step is
-  recorded, or the probe's thread computed beside it, or neither; printed is how many there are of
-  the first two, how much longer than the median of the third they take, and what that is of all.
-  Batches cannot tell it as well: noise between two of them is about 1 %.
+  recorded, or the probe's threads computed beside it, or neither; printed is how many there are of
+  the first two, how much longer than the median of the third they take in the mean, and what that
+  is of all. Batches cannot tell it as well: noise between two of them is about 1 %.
 - ``every step``: recorded whole, without a budget; adding up is not in it.
 - ``hooks``: full backward hooks on every module. ``profiler``: torch.profiler by default; closing
   and reading it is not counted.
@@ -35,7 +36,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import cycle, islice, pairwise, permutations
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from time import perf_counter, process_time
 from typing import NamedTuple, TypeAlias
 
@@ -51,10 +52,12 @@ from tui_profiler.connection.wire import encode
 from tui_profiler.messages import Node, Overhead, TrainingStep
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.overhead_budget import interval_of_median
+from tui_profiler.probe.measure.sampler import Sampler
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.modules import each_module
 from tui_profiler.probe.trace.trace import trace
 from tui_profiler.probe.watch.program_times import ProgramTimes
+from tui_profiler.probe.watch.server import SAMPLE_SECONDS
 from tui_profiler.probe.watch.windows import warm_up
 
 WARM_UP = 3
@@ -62,7 +65,7 @@ WARM_UP = 3
 SETTLING_SECONDS = 5.0
 """Watched before pairs begin: the governor decides, the first steps are recorded all."""
 THREAD_SECONDS = 50e-6
-"""Of CPU time that the probe's thread takes during a step: from then on it ran beside the step."""
+"""Of CPU time that the probe's threads take during a step: from then on they ran beside it."""
 PRODUCT_BUDGET = 0.02
 BUDGETS = {"200 tiny layers": 0.10}
 
@@ -102,7 +105,7 @@ def run(trained: Trained, way: Way, steps: int) -> Batch:
 class Watched:
     """A model that is watched, as the probe's thread in a program does it.
 
-    The clock and the marks are taken off for ``bare`` batches, and the thread waits meanwhile.
+    The clock and the marks are taken off for ``bare`` batches, and the threads wait meanwhile.
     """
 
     def __init__(self, trained: Trained, nodes: tuple[Node, ...]) -> None:
@@ -114,17 +117,21 @@ class Watched:
         """Steps recorded so far, and all."""
         self.overhead: Overhead | None = None
         """What the product says that it costs."""
+        self._bare_seconds = 0.0
+        """Of bare batches so far."""
         self._has_begun = threading.Event()
         self._thread = threading.Thread(target=self._tick, args=(trained.model, nodes), daemon=True)
+        self._sampling = threading.Thread(target=self._sample, daemon=True)
         self._thread.start()
         self._has_begun.wait()
+        self._sampling.start()
 
     def _tick(self, model: nn.Module, nodes: tuple[Node, ...]) -> None:
         began = perf_counter()
         # Here: the processor time of the thread that it is made on counts.
         times = self._times = ProgramTimes(model, nodes, PRODUCT_BUDGET, self._clock)
         self._has_begun.set()
-        while not self._is_over.wait(times.pause):
+        while not self._is_over_in(times.pause):
             with self._turn:
                 times.take()
                 for message in times.messages(perf_counter() - began, 0):
@@ -137,27 +144,58 @@ class Watched:
                 times.record_next()
         times.close()
 
+    def _sample(self) -> None:
+        assert self._times is not None
+        sampler = Sampler(time.time())
+        while not self._is_over_in(SAMPLE_SECONDS):
+            with self._turn:
+                began = time.thread_time()
+                encode(sampler.sample())
+                self._times.sampling_seconds += time.thread_time() - began
+        sampler.close()
+
+    def _is_over_in(self, seconds: float) -> bool:
+        """Wait for so long, bare batches not counted: else each tick would fall into the others."""
+        due = perf_counter() - self._bare_seconds + seconds
+        while (left := due - (perf_counter() - self._bare_seconds)) > 0:
+            if self._is_over.wait(left):
+                return True
+            with self._turn:  # A bare batch under way has its seconds only at its end.
+                pass
+        return self._is_over.is_set()
+
     @contextmanager
     def bare(self) -> Iterator[None]:
         """Take everything off for a while."""
         assert self._times is not None
-        recorder = self._times._step_recorder
+        times = self._times
+        recorder, lines = times._step_recorder, times._training._sampler
         with self._turn:
-            was_driving = recorder.is_driving
+            began = perf_counter()
+            was_driving, were_lines = recorder.is_driving, lines._thread is not None
             with self._clock.removed():
                 recorder._leave_brief()  # Steps that it passed over do not come to pass.
                 recorder.close()
+                lines.stop()
                 try:
                     yield
                 finally:
                     recorder.start()
                     recorder.is_driving = was_driving
+                    if were_lines:
+                        lines.start(recorder.thread, times._training._forward_code)
+            took = perf_counter() - began
+            times._windows._next += took
+            self._bare_seconds += took
 
     @property
     def cpu_seconds(self) -> float:
-        """CPU time of the probe's thread so far."""
-        assert self._thread.ident is not None
-        return time.clock_gettime(time.pthread_getcpuclockid(self._thread.ident))
+        """CPU time of the probe's threads so far, but for that of lines."""
+        found = 0.0
+        for one in (self._thread, self._sampling):
+            assert one.ident is not None
+            found += time.clock_gettime(time.pthread_getcpuclockid(one.ident))
+        return found
 
     @property
     def is_recorded(self) -> bool:
@@ -174,6 +212,7 @@ class Watched:
         """Take it off for good."""
         self._is_over.set()
         self._thread.join()
+        self._sampling.join()
 
 
 @contextmanager
@@ -233,20 +272,20 @@ def told(name: str, rows: list[Row], way: int = 1) -> float:
 
 
 def accounted(trained: Trained, one: Watched, steps: int) -> str:
-    """Return in words what steps take more that are recorded, or that the thread runs beside."""
-    seconds: dict[str, list[float]] = {"plain": [], "recorded": [], "beside the thread": []}
+    """Return in words what steps take more that are recorded, or that the threads run beside."""
+    seconds: dict[str, list[float]] = {"plain": [], "recorded": [], "beside the threads": []}
     for _ in range(steps):
         is_recorded, cpu, began = one.is_recorded, one.cpu_seconds, perf_counter()
         trained.step()
         ended = perf_counter()
         is_beside = one.cpu_seconds - cpu > THREAD_SECONDS
-        kind = "recorded" if is_recorded else "beside the thread" if is_beside else "plain"
+        kind = "recorded" if is_recorded else "beside the threads" if is_beside else "plain"
         seconds[kind].append(ended - began)
     plain = median(seconds.pop("plain"))
     total, told = 0.0, []
     for kind, found in seconds.items():
         if found:
-            longer = median(found) / plain - 1
+            longer = mean(found) / plain - 1
             total += longer * len(found) / steps
             told.append(f"{len(found) / steps:.1%} of steps {kind}, {longer:+.1%} each")
     return f"{total:+.2%} of {steps} steps: {'; '.join(told)}"

@@ -88,6 +88,7 @@ class ProgramWindows:
         self._budget = budget
         self._next = time.monotonic() + FIRST_SECONDS
         self._open: _OneForward | WindowOnStep | None = None
+        self._windows = 0
         self._patience = 0
         """Times that others may come before no forward is recorded for the window's sake."""
         self._tries = 0
@@ -228,7 +229,8 @@ class ProgramWindows:
     def _plan(self, cost_seconds: float, events: int) -> None:
         """Say when the next window is due."""
         cost = cost_seconds + EVENT_SECONDS * events
-        self._next = time.monotonic() + pause_seconds(cost, self._budget)
+        self._windows += 1
+        self._next = time.monotonic() + pause_seconds(cost, self._budget, self._windows)
 
 
 _NOT_WARM = "torch's profiler was not set up on the main thread: it would print once"

@@ -14,6 +14,12 @@ from demo_models import cnn, decoder, shared
 from tui_profiler.messages import OperatorTimes
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.operators.operators import OperatorClock, Span, join
+from tui_profiler.probe.measure.operators.windows import (
+    BUDGET,
+    BUDGET_LATER,
+    FIRST_WINDOWS,
+    OperatorWindows,
+)
 from tui_profiler.probe.torch_compat import kineto
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.kineto import KinetoOperator, Window, WindowError, unavailable
@@ -230,6 +236,29 @@ def test_means_are_of_the_same_windows_without_the_interrupted_ones() -> None:
     [mean] = memoryview(times.mean_per_forward).cast("f")
     assert mean == pytest.approx((3.0 + 1.0 + 2.0) / 3, rel=1e-5)
     assert memoryview(times.per_forward).cast("f")[0] == pytest.approx(2.5, rel=1e-5)
+
+
+def test_windows_come_seldom_once_there_were_some() -> None:
+    model, x, budget = nn.Sequential(nn.Linear(4, 4)), torch.zeros(1, 4), 0.003
+    clock = ModuleClock(model)
+    windows = OperatorWindows(trace(model, (Inputs(args=(x,)),)).nodes, model, budget)
+    apart: list[float] = []
+
+    def forward() -> float:
+        model(x)
+        return 1e-4
+
+    clock.install()
+    try:
+        while len(apart) <= FIRST_WINDOWS:
+            windows.run(clock, forward, 1e-4, 0.0)
+            assert not windows.why_none
+            if windows.cost_seconds > 0:  # The first one of a process sets the profiler up.
+                apart.append(windows.cost_seconds / windows.pause_seconds / budget)
+    finally:
+        clock.uninstall()
+    assert apart[0] == pytest.approx(BUDGET)
+    assert apart[-1] == pytest.approx(BUDGET_LATER)
 
 
 def test_no_window_is_opened_while_another_profiler_runs() -> None:

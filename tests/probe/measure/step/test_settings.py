@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 from collections import Counter
 from pathlib import Path
+from threading import get_ident
 
 import pytest
 import torch
@@ -12,10 +13,20 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from tests.probe.measure.step.loops import WIDTH, Net, Spent, batches, optimizer, watched
+from tests.viewer import wait_until
 from tui_profiler.messages import LoaderSettings, OptimizerSettings, TrainingStep
 from tui_profiler.messages.training import LONGEST_LINE, StepParts
 from tui_profiler.probe.measure.step.marks import loader_settings, optimizer_settings
+from tui_profiler.probe.measure.step.source_lines import (
+    LEAST_PAUSE_SECONDS,
+    SHARE_LATER,
+    SHARE_OF_BUDGET,
+    WAIT_SECONDS,
+    LineSampler,
+    pause_seconds,
+)
 from tui_profiler.probe.measure.step.steps import LEAST_STEPS, source_lines
+from tui_profiler.probe.process.interpreter_lock import is_locked
 
 
 def rows() -> TensorDataset:
@@ -132,3 +143,25 @@ def test_a_line_s_text_is_that_of_its_file(tmp_path: Path) -> None:
         )
     }
     assert found == {2: "loss.item()", 3: "x" * LONGEST_LINE, 4: ""}
+
+
+@pytest.mark.skipif(not is_locked(), reason="Python runs without the GIL")
+def test_samples_of_the_stack_cost_what_they_hold_the_program_up_as_well() -> None:
+    sampler, taken = LineSampler(budget=1.0), []
+
+    def has_some() -> bool:
+        taken.extend(sampler.take())
+        return len(taken) >= 3
+
+    sampler.start(get_ident(), None)
+    wait_until(has_some)
+    cost = sampler.cost_seconds
+    sampler.stop()
+    assert cost > 2 * WAIT_SECONDS  # What the third one cost may not be told yet.
+
+
+def test_the_stack_is_read_less_often_once_lines_are_known() -> None:
+    first = pause_seconds(3e-4, 0.02, is_late=False)
+    assert 3e-4 / first == pytest.approx(SHARE_OF_BUDGET * 0.02)
+    assert 3e-4 / pause_seconds(3e-4, 0.02, is_late=True) == pytest.approx(SHARE_LATER * 0.02)
+    assert pause_seconds(1e-9, 0.02, is_late=False) == pytest.approx(LEAST_PAUSE_SECONDS)

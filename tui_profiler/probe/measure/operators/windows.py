@@ -17,8 +17,10 @@ from tui_profiler.probe.measure.operators.memory_window import PermanentBytes
 from tui_profiler.probe.measure.operators.operators import OperatorClock
 from tui_profiler.probe.torch_compat.kineto import Window, WindowError
 
-BUDGET = 0.15
-"""The part of the budget of watching that windows may take."""
+BUDGET, BUDGET_LATER = 0.15, 0.05
+"""The parts of the budget of watching that windows may take, the second after ``FIRST_WINDOWS``: by
+then another one changes little."""
+FIRST_WINDOWS = 8
 FIRST_SECONDS = 0.5
 SHORT_SECONDS = 0.02
 LEAST_SECONDS = 1.0
@@ -54,6 +56,7 @@ class OperatorWindows:
         self._now = now
         self._next = now() + FIRST_SECONDS
         self._is_warm = False
+        self._windows = 0
         self.why_none = ""
         """Why no more windows are opened; empty while they are."""
         self.times: WindowTimes | None = None
@@ -117,17 +120,20 @@ class OperatorWindows:
             return message
         usual = min(usual_seconds, seconds)
         self.cost_seconds = max(ended - began - (usual if spent == 0.0 else 2 * usual), 0.0)
-        self.pause_seconds = pause_seconds(self.cost_seconds, self._budget)
+        self._windows += 1
+        self.pause_seconds = pause_seconds(self.cost_seconds, self._budget, self._windows)
         self._next = self._now() + self.pause_seconds
         return message
 
 
-def pause_seconds(cost_seconds: float, budget: float) -> float:
+def pause_seconds(cost_seconds: float, budget: float, windows: int) -> float:
     """Return how long after a window the next one is due.
 
     Args:
         cost_seconds: that the last one took.
         budget: what watching may cost, as a share of the time without it.
+        windows: so far.
     """
-    affordable = cost_seconds / (BUDGET * budget) if budget > 0 else MOST_SECONDS
+    part = BUDGET if windows < FIRST_WINDOWS else BUDGET_LATER
+    affordable = cost_seconds / (part * budget) if budget > 0 else MOST_SECONDS
     return min(max(affordable, LEAST_SECONDS), MOST_SECONDS)

@@ -19,11 +19,16 @@ from tui_profiler.probe.process.interpreter_lock import NO_FRAMES, is_locked
 from tui_profiler.probe.process.source_line import is_users, library_of
 
 LEAST_PAUSE_SECONDS = 0.02
-SHARE_OF_BUDGET = 0.1
+SHARE_OF_BUDGET, SHARE_LATER = 0.1, 0.05
+"""The second after ``FIRST_SECONDS``: by then most lines are known."""
+FIRST_SECONDS = 60.0
 MOST_SAMPLES = 10_000
 """That wait to be taken: more than three minutes of them."""
 MOST_FRAMES = 200
-_FIRST_COST_SECONDS = 60e-6
+WAIT_SECONDS = 150e-6
+"""That a sample holds the other thread up beside what it takes itself: the interpreter goes to and
+fro (``benchmarks/training/line_samples.py``)."""
+_FIRST_COST_SECONDS = 60e-6 + WAIT_SECONDS
 
 
 class Line(NamedTuple):
@@ -60,7 +65,7 @@ class LineSampler:
         self._forward: CodeType | None = None
         self._thread: threading.Thread | None = None
         self._watched = 0
-        self.cpu_seconds = 0.0
+        self.cost_seconds = 0.0
         """What sampling has cost so far."""
 
     def start(self, thread: int, forward: CodeType | None) -> None:
@@ -90,20 +95,21 @@ class LineSampler:
         return [self._samples.popleft() for _ in range(len(self._samples))]
 
     def _run(self, stopped: threading.Event) -> None:
-        cost = _FIRST_COST_SECONDS
-        while not stopped.wait(pause_seconds(cost, self._budget)):
+        cost, later = _FIRST_COST_SECONDS, perf_counter() + FIRST_SECONDS
+        while not stopped.wait(pause_seconds(cost, self._budget, is_late=perf_counter() > later)):
             began = thread_time()
             line = _innermost(sys._current_frames().get(self._watched), self._forward)
             if line is not None:
                 self._samples.append(Sample(perf_counter(), line))
-            took = thread_time() - began
-            self.cpu_seconds += took
+            took = thread_time() - began + WAIT_SECONDS
+            self.cost_seconds += took
             cost += (took - cost) / 8
 
 
-def pause_seconds(cost_seconds: float, budget: float) -> float:
+def pause_seconds(cost_seconds: float, budget: float, *, is_late: bool) -> float:
     """Return how long to wait between two samples that cost this much each."""
-    return max(LEAST_PAUSE_SECONDS, cost_seconds / max(SHARE_OF_BUDGET * budget, 1e-6))
+    share = SHARE_LATER if is_late else SHARE_OF_BUDGET
+    return max(LEAST_PAUSE_SECONDS, cost_seconds / max(share * budget, 1e-6))
 
 
 def running_line() -> Line | None:
