@@ -172,8 +172,9 @@ class _Lengths:
         return len(self._last) / sum(self._last)
 
     def longer(self) -> list[float]:
-        """Seconds of those that took far longer, without waiting for their batch."""
-        return [own for own in self._own if own > self.usual]
+        """Seconds of those that took far longer."""
+        pairs = zip(self._last, self._own, strict=True)
+        return [seconds for seconds, own in pairs if own > self.usual]
 
     def longer_share(self) -> float:
         """Return the share of the time of all that those took."""
@@ -479,9 +480,9 @@ class TrainingSteps:
         return self._steps > 0
 
     @property
-    def cost_seconds(self) -> float:
+    def cpu_seconds(self) -> float:
         """What threads of ours used for steps so far, beside the one that adds them up."""
-        return self._sampler.cost_seconds + self.values.seconds
+        return self._sampler.cpu_seconds + self.values.seconds
 
     @property
     def decides(self) -> bool:
