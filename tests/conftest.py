@@ -15,9 +15,9 @@
    them again and again took a third of the time. Later a full collection, which visits all of them
    for half a second, is considered a fifth as often as Python would.
 9. As pytest ends, what there is is frozen: pytest would look for garbage in it twice, Python again.
-10. A test in ``TIMED`` that fails is run once more, and pytest lists it as a rerun: look at it as at
-    a failure. There other threads, processes and the machine's clock have their part: in the last
-    whole runs one or two of 10,200 tests failed, each time others.
+10. A test in ``TIMED`` that fails is run once more, and pytest lists it as a rerun: find out why.
+    There other threads, processes and the machine's clock have their part: in the last whole runs
+    one or two of 10,200 tests failed, each time others.
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 
 ``python -m benchmarks.training.line_samples [--seconds 30] [--threads 1] [MODEL...]``
 
-A step in which a thread of ours read is compared with steps near it in which none did. What that
-thread uses of the processor is printed beside the delay: the interpreter goes to it and comes
-back, and the thread that trains waits for both. Differences beyond the 5th and 95th of 100 are left
-out of the mean.
+A step in which a thread of ours read is compared with steps near it in which none did. CPU time of
+the reading thread is printed beside the delay of the training thread. The mean is trimmed by 5 % at
+each end.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ Reading = tuple[float, float]
 
 
 def steps(trained: Trained, seconds: float) -> list[Reading]:
-    """Train for so long; returns when each step began and ended."""
+    """Train for so many seconds; return the begin and end of each step."""
     found: list[Reading] = []
     began = perf_counter()
     end = began + seconds
@@ -52,7 +51,7 @@ def steps(trained: Trained, seconds: float) -> list[Reading]:
 
 
 def delays(taken: Sequence[Reading], readings: Sequence[Reading]) -> list[float]:
-    """Return how much longer the steps took that something was read in, each beside its like."""
+    """Return how much longer steps with a reading took than the steps near them."""
     begins = [began for began, _ in taken]
     places = [tuple(max(bisect_right(begins, at) - 1, 0) for at in reading) for reading in readings]
     read_in = {place for first, last in places for place in range(first, last + 1)}
@@ -85,7 +84,7 @@ def told(name: str, added: list[float], used: float) -> None:
 def lines(trained: Trained, seconds: float) -> None:
     """Read the stack as the product does."""
     sampler = LineSampler(budget=0.02)
-    sampler.start(threading.get_ident(), None)
+    sampler.start(threading.get_ident(), type(trained.model).forward.__code__)
     taken = steps(trained, seconds)
     at = [sample.at for sample in sampler.take()]
     cost = sampler.cost_seconds / max(len(at), 1) - WAIT_SECONDS

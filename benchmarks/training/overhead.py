@@ -15,8 +15,8 @@ time. Printed are the median of the ratios and its 95 % interval, less one.
   not been. What is rare is in no median, so the ratio of the sums is printed too.
 - ``one run``: the same watched without batches, which is how a program has it. Each step is
   recorded, or the probe's threads computed beside it, or neither; printed is how many there are of
-  the first two, how much longer than the median of the third they take in the mean, and what that
-  is of all. Batches cannot tell it as well: noise between two of them is about 1 %.
+  the first two, how much longer than the third they take in the mean, and what that is of all.
+  Batches cannot tell it as well: noise between two of them is about 1 %.
 - ``every step``: recorded whole, without a budget; adding up is not in it.
 - ``hooks``: full backward hooks on every module. ``profiler``: torch.profiler by default; closing
   and reading it is not counted.
@@ -281,7 +281,7 @@ def accounted(trained: Trained, one: Watched, steps: int) -> str:
         is_beside = one.cpu_seconds - cpu > THREAD_SECONDS
         kind = "recorded" if is_recorded else "beside the threads" if is_beside else "plain"
         seconds[kind].append(ended - began)
-    plain = median(seconds.pop("plain"))
+    plain = mean(seconds.pop("plain"))
     total, told = 0.0, []
     for kind, found in seconds.items():
         if found:

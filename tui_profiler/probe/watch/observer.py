@@ -111,7 +111,7 @@ class Observer:
         self._wake = wake
         self._grace_seconds = grace_seconds
         self._viewers = Viewers()
-        self._posted: deque[messages.Sample | messages.Failed] = deque(maxlen=1)
+        self._posted: deque[messages.Sample | messages.Printed] = deque(maxlen=1)
         self._out_of_memory: deque[out_of_memory.Raised] = deque(maxlen=1)
         self._tree: Trace | None = None
         self._kind: Kind | None = None
@@ -192,17 +192,16 @@ class Observer:
         """Close the longest idle connection; False where every one has sent a request."""
         return self._viewers.hang_up_on_silent()
 
-    def post(self, sample: messages.Sample | messages.Failed, took: float = 0.0) -> None:
-        """Have viewers told of a sample, or of why there is none, at the next step.
-
-        Args:
-            sample: from the thread that takes samples.
-            took: seconds of CPU time.
-        """
-        if (times := self._times) is not None:
-            times.sampling_seconds += took
+    def post(self, sample: messages.Sample | messages.Printed) -> None:
+        """Have viewers told of a sample, or why there is none, at the next step; any thread."""
         self._posted.append(sample)
         self._wake()
+        self._wake()
+
+    def add_sampling(self, seconds: float) -> None:
+        """Count CPU time of reading the machine's counters; from the thread that does."""
+        if (times := self._times) is not None:
+            times.sampling_seconds += seconds
 
     def memory_ran_out(
         self, frames: Sequence[Frame], device: str, wanted: messages.Figure, *, is_uncaught: bool
@@ -243,9 +242,11 @@ class Observer:
         self._say_out_of_memory()
         while self._posted:
             posted = self._posted.popleft()
-            if isinstance(posted, messages.Sample):
-                posted = self.energy.beside(posted)
-            self._viewers.say(posted)
+            match posted:
+                case messages.Sample():
+                    self._viewers.say(self.energy.beside(posted))
+                case messages.Printed():
+                    self._viewers.tell(posted)
         self._viewers.beat(self.now())
         if self._times is not None:
             self._times.record_next()

@@ -20,7 +20,6 @@ from tui_profiler.probe.measure.clock.backward import ENGINE
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.forward import Forward
 from tui_profiler.probe.measure.clock.overhead_budget import (
-    MOST_APART_SECONDS,
     TICK_SECONDS,
     EstimatedCost,
     seconds_to_next_tick,
@@ -38,8 +37,8 @@ MOST_CREDIT_SECONDS = 0.1
 """Of recording at once, where only a share of the time is recorded and nothing ran for a while."""
 MOST_IN_A_ROW = 15
 """Steps of training that are recorded one after another."""
-MOST_DIFFERENCE_SECONDS = 1.0
-"""Of two clocks in a quarter of a second: more than a hundredth, which one of them counts in."""
+MOST_APART_SECONDS = 1.0
+"""Of two clocks between two ticks, which are at most a second apart, before one of them was set."""
 NOT_ALL_COUNTED = Unknown(
     "only a share of the forwards is recorded, so energy per forward is not known"
 )
@@ -69,7 +68,7 @@ class ProgramTimes:
         self._credit = _Credit()
         self._cpu_before = time.thread_time()
         self.sampling_seconds = 0.0
-        """CPU time of reading the machine's counters so far; that thread adds to it."""
+        """CPU time of reading the machine's counters so far; only that thread writes it."""
         self._last_forward = self._taken_at = self._waits_since = time.monotonic()
         self._is_new = False
         self._is_cold_new = False
@@ -194,12 +193,12 @@ class ProgramTimes:
 
     def _note_cost(self, forwards: list[Forward], elapsed_seconds: float) -> None:
         training = self._training
-        cpu, cpu_before = time.thread_time() + training.cost_seconds, self._cpu_before
+        cpu, cpu_before = time.thread_time(), self._cpu_before
         asking, asked_before = self._clock.asking_seconds, self._asked_before
         told, told_before = _telling_seconds(self._clock), self._told_before
-        told += training.brief_seconds + self.sampling_seconds
+        told += training.brief_seconds + training.cost_seconds + self.sampling_seconds
         self._cpu_before, self._asked_before, self._told_before = cpu, asking, told
-        self.pause = seconds_to_next_tick(cpu - cpu_before, self._budget, MOST_APART_SECONDS)
+        self.pause = seconds_to_next_tick(cpu - cpu_before, self._budget)
         calls = sum(forward.calls for forward in forwards)
         running = sum(forward.seconds for forward in forwards)
         asked, call = asking - asked_before, None
@@ -321,7 +320,7 @@ class _SetClock:
         """Tell whether it was since this was asked last."""
         (timed_before, steady_before), self._read = self._read, _clocks()
         timed, steady = self._read
-        return abs((timed - timed_before) - (steady - steady_before)) > MOST_DIFFERENCE_SECONDS
+        return abs((timed - timed_before) - (steady - steady_before)) > MOST_APART_SECONDS
 
 
 def _clocks() -> tuple[float, float]:

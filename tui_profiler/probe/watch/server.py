@@ -6,7 +6,8 @@
    be the same user by the kernel's word.
 3. A forked child has the watched models but not the thread: it gets one of its own, with sockets of
    its own; what the parent has replaced is put back there. The parent's are left alone.
-4. Whatever fails here is told to those who look, and ends the looking; the program goes on.
+4. Whatever fails here is told to those who look, and the program goes on. A failed step ends the
+   looking; failed counters do not.
 5. The program may close every descriptor, as daemons do: what it closed is made anew.
 6. When the program ends, the thread ends first: inside of torch it would be torn apart.
 """
@@ -21,7 +22,7 @@ import sys
 import threading
 import time
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.util import Finalize, register_after_fork
@@ -31,7 +32,7 @@ import psutil
 
 from tui_profiler.connection import sockets
 from tui_profiler.connection.wire import encode
-from tui_profiler.messages import Failed, Remedy
+from tui_profiler.messages import Failed, Printed, Remedy
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.probe.measure.sampler import Sampler
 from tui_profiler.probe.process.link import Link
@@ -46,6 +47,8 @@ MOST_VIEWERS = 32
 FORKED_CHILD_WAITS_SECONDS = 0.5
 """A child that runs another program at once never gets a socket."""
 SAMPLE_SECONDS = 1.0
+TOLD_FAILURES = 2
+"""Readings of the machine's counters that fail in a row before viewers are told; once."""
 LOST_SECONDS = 1.0
 """Until it is tried again to make a socket for one that the program has closed."""
 END_SECONDS = 1.0
@@ -68,6 +71,8 @@ _FULL = Failed(
 )
 """Instead of a ``Hello``."""
 _ORDINALS = itertools.count()
+_MOST_CHARACTERS = 200
+"""Of an error's text."""
 
 
 @dataclass
@@ -341,7 +346,8 @@ class Server:
     def _sample(self) -> None:
         """Be the thread that reads the machine's counters while anyone looks: drivers are slow."""
         samplers: dict[Observer, Sampler] = {}
-        failed: set[Observer] = set()
+        failures: Counter[Observer] = Counter()
+        """In a row."""
         try:
             while (looked_at := self._looked_at()) and not self._is_ending:
                 for observer in looked_at:
@@ -349,20 +355,19 @@ class Server:
                     try:
                         if observer not in samplers:
                             samplers[observer] = _sampler(observer)
-                        sample = samplers[observer].sample()
-                        observer.post(sample, time.thread_time() - began)
-                        failed.discard(observer)
+                        observer.post(samplers[observer].sample())
+                        failures.pop(observer, None)
                     except (OSError, RuntimeError, psutil.Error):
                         pass  # The program has no open file or thread left; later it may again.
                     except Exception as error:  # Rule 4.
                         # It may have put another file under the number of one that was being read.
                         if (sampler := samplers.pop(observer, None)) is not None:
                             _close(observer, sampler)
-                        if observer in failed:
-                            why = f"{type(error).__name__}: {error}"
-                            what = "the machine's counters cannot be read"
-                            observer.post(Failed("sample", what, why=why, fatal=False))
-                        failed.add(observer)
+                        failures[observer] += 1
+                        if failures[observer] == TOLD_FAILURES:
+                            observer.post(_unread(error))
+                    finally:
+                        observer.add_sampling(time.thread_time() - began)
                 pause(SAMPLE_SECONDS)
         finally:
             for observer, sampler in samplers.items():
@@ -421,6 +426,12 @@ def _sampler(observer: Observer) -> Sampler:
         raise
     observer.energy.watch = energy
     return made
+
+
+def _unread(error: Exception) -> Printed:
+    why = f"{type(error).__name__}: {str(error)[:_MOST_CHARACTERS]}"
+    again = "they are read again every second"
+    return Printed(f"tui-profiler: the machine's counters cannot be read; {again}: {why}\n")
 
 
 def _close(observer: Observer, sampler: Sampler) -> None:

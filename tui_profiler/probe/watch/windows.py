@@ -229,7 +229,7 @@ class ProgramWindows:
     def _plan(self, cost_seconds: float, events: int) -> None:
         """Say when the next window is due."""
         cost = cost_seconds + EVENT_SECONDS * events
-        self._windows += 1
+        self._windows += self._is_new
         self._next = time.monotonic() + pause_seconds(cost, self._budget, self._windows)
 
 

@@ -18,7 +18,7 @@ Column: TypeAlias = Literal["parameters", "macs", "flops", "memory", "seconds"]
 NONE_IN_A_ROW = "no two consecutive forwards"
 NOT_TOLD = Unknown("neither files nor recordings of earlier versions have requires_grad")
 LEAST_IDLE_SECONDS = 5.0
-"""Longer than two messages of a program are apart (``MOST_APART_SECONDS`` is 2)."""
+"""Longer than two messages of a program are apart (``MOST_TICK_SECONDS`` is 1)."""
 MOST_MISSED = 3.0
 """Forwards or steps that there would have been at the rate before."""
 ESTIMATED_RATE = "an estimate: a share of the forwards was recorded"

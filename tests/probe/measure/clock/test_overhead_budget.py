@@ -12,7 +12,6 @@ from tui_profiler.probe.measure.clock.overhead_budget import (
     LEAST_ROOM,
     LEAST_SHARE,
     MARGIN,
-    MOST_APART_SECONDS,
     MOST_FACTOR,
     CallCost,
     EstimatedCost,
@@ -365,5 +364,3 @@ def test_ticks_that_cost_more_come_less_often(
     cost_seconds: float, budget: float, seconds: float
 ) -> None:
     assert seconds_to_next_tick(cost_seconds, budget) == pytest.approx(seconds)
-    twice = seconds_to_next_tick(cost_seconds, budget, MOST_APART_SECONDS)
-    assert twice == pytest.approx(2 * seconds if seconds == 1.0 else seconds)

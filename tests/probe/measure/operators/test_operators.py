@@ -19,6 +19,7 @@ from tui_profiler.probe.measure.operators.windows import (
     BUDGET_LATER,
     FIRST_WINDOWS,
     OperatorWindows,
+    pause_seconds,
 )
 from tui_profiler.probe.torch_compat import kineto
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
@@ -238,11 +239,11 @@ def test_means_are_of_the_same_windows_without_the_interrupted_ones() -> None:
     assert memoryview(times.per_forward).cast("f")[0] == pytest.approx(2.5, rel=1e-5)
 
 
-def test_windows_come_seldom_once_there_were_some() -> None:
-    model, x, budget = nn.Sequential(nn.Linear(4, 4)), torch.zeros(1, 4), 0.003
+def test_windows_open_a_third_as_often_after_the_first_eight() -> None:
+    model, x = nn.Sequential(nn.Linear(4, 4)), torch.zeros(1, 4)
     clock = ModuleClock(model)
-    windows = OperatorWindows(trace(model, (Inputs(args=(x,)),)).nodes, model, budget)
-    apart: list[float] = []
+    windows = OperatorWindows(trace(model, (Inputs(args=(x,)),)).nodes, model, 0.003)
+    paused: list[tuple[float, float]] = []
 
     def forward() -> float:
         model(x)
@@ -250,15 +251,16 @@ def test_windows_come_seldom_once_there_were_some() -> None:
 
     clock.install()
     try:
-        while len(apart) <= FIRST_WINDOWS:
+        for _ in range(FIRST_WINDOWS + 1):  # The first one of a process sets the profiler up.
             windows.run(clock, forward, 1e-4, 0.0)
             assert not windows.why_none
-            if windows.cost_seconds > 0:  # The first one of a process sets the profiler up.
-                apart.append(windows.cost_seconds / windows.pause_seconds / budget)
+            paused.append((windows.cost_seconds, windows.pause_seconds))
     finally:
         clock.uninstall()
-    assert apart[0] == pytest.approx(BUDGET)
-    assert apart[-1] == pytest.approx(BUDGET_LATER)
+    for (cost, found), windows_so_far in ((paused[-2], 7), (paused[-1], 8)):
+        assert found == pause_seconds(cost, 0.003, windows_so_far)
+    assert pause_seconds(0.01, 0.02, 7) == pytest.approx(0.01 / (0.02 * BUDGET))
+    assert pause_seconds(0.01, 0.02, 8) == pytest.approx(0.01 / (0.02 * BUDGET_LATER))
 
 
 def test_no_window_is_opened_while_another_profiler_runs() -> None:

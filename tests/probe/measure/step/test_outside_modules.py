@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -32,7 +33,11 @@ from tui_profiler.probe.measure.clock.call_recorder import ModelKey
 from tui_profiler.probe.measure.step.outside_modules import MOST_KEPT, OtherModels
 from tui_profiler.probe.measure.step.recorder import FIRST_STEPS
 from tui_profiler.probe.measure.step.source_lines import Line, LineSampler, Sample
-from tui_profiler.probe.measure.step.steps import LAST_STEPS, LEAST_WITHOUT_OTHERS
+from tui_profiler.probe.measure.step.steps import (
+    LAST_SAMPLES,
+    LAST_STEPS,
+    LEAST_WITHOUT_OTHERS,
+)
 from tui_profiler.probe.process.interpreter_lock import NO_FRAMES, is_locked
 
 MS = 1e-3
@@ -334,6 +339,39 @@ def test_samples_are_told_by_line_again_where_other_models_are_called_no_more() 
         assert "log" in {one.function for one in told.lines}
         assert told.why_no_lines == ""
         assert [one.name for one in told.other_models] == ["Linear"]
+    finally:
+        watching.close()
+
+
+@pytest.mark.skipif(not is_locked(), reason="Python runs without the GIL")
+def test_lines_are_of_the_last_samples_though_few_fall_into_one_step() -> None:
+    net, is_recorded = Net(Spent()), [True]
+    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+    lines = [Line(name, "/home/user/train.py", 7) for name in ("first", "later")]
+
+    def told_of(steps: int, line: Line) -> Counter[str]:
+        for number in range(steps):
+            net(torch.ones(2, WIDTH)).mean().backward()
+            sgd.step()
+            if number % 8 == 0:
+                watching.steps._sampler._samples.append(Sample(perf_counter(), line))
+        told = watching.take()
+        assert told is not None
+        assert told.samples <= LAST_SAMPLES
+        found = {one.function: round(one.share * told.samples) for one in told.lines}
+        return Counter({one.function: found.get(one.function, 0) for one in lines})
+
+    watching = Watched(net, torch.ones(2, WIDTH), records=lambda: is_recorded[0])
+    try:
+        for _ in range(2 * FIRST_STEPS):
+            net(torch.ones(2, WIDTH)).mean().backward()
+            sgd.step()
+            watching.take()
+        is_recorded[0] = False
+        # The program's own thread is sampled as well, and some steps are longer than usual.
+        assert told_of(4 * LAST_STEPS, lines[0])["first"] > LAST_STEPS // 8 * 2
+        counts = told_of(9 * LAST_SAMPLES, lines[1])
+        assert counts["first"] < counts["later"]
     finally:
         watching.close()
 

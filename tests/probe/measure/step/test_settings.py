@@ -146,7 +146,7 @@ def test_a_line_s_text_is_that_of_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not is_locked(), reason="Python runs without the GIL")
-def test_samples_of_the_stack_cost_what_they_hold_the_program_up_as_well() -> None:
+def test_the_delay_of_the_program_is_in_the_cost_of_a_sample_of_the_stack() -> None:
     sampler, taken = LineSampler(budget=1.0), []
 
     def has_some() -> bool:

@@ -49,9 +49,6 @@ WHOLE = 0.6
 above the budget half of the time: resnet18 trained at an estimated 1.5 %, upper end 2.4 %."""
 TICK_SECONDS = 0.25
 MOST_TICK_SECONDS = 1.0
-MOST_APART_SECONDS = 2.0
-"""Between ticks in a program that is not ours: on a busy machine one of 147 nodes took 4 to 15 ms,
-once per second a fifth to three quarters of the default budget."""
 TICK_BUDGET = 0.1
 """The part of the budget that ticks may take before they come less often."""
 
@@ -341,18 +338,15 @@ class Governor:
         self._due = max(self._due - count * self.share, 0.0)
 
 
-def seconds_to_next_tick(
-    cost_seconds: float, budget: float, most: float = MOST_TICK_SECONDS
-) -> float:
+def seconds_to_next_tick(cost_seconds: float, budget: float) -> float:
     """Say how long after a tick the next one is due: a large model's cost more, so come seldom.
 
     Args:
         cost_seconds: that the last one took.
         budget: what watching may cost, as a share of the time without it.
-        most: seconds.
     """
-    affordable = cost_seconds / (TICK_BUDGET * budget) if budget > 0 else most
-    return min(max(TICK_SECONDS, affordable), most)
+    affordable = cost_seconds / (TICK_BUDGET * budget) if budget > 0 else MOST_TICK_SECONDS
+    return min(max(TICK_SECONDS, affordable), MOST_TICK_SECONDS)
 
 
 def interval_of_median(values: Sequence[float] | deque[float]) -> tuple[float, float] | None:

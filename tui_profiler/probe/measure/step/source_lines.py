@@ -1,8 +1,9 @@
 """Which lines of the program the thread that trains is in, by samples of its stack.
 
 A thread of ours reads the frames of one other thread, at most fifty times per second and no more
-often than a part of the budget allows. Nothing is traced or stopped, and no frame is kept. Without
-the GIL frames cannot be read, and nothing is sampled.
+often than a part of the budget allows. Nothing is traced, and no frame is kept. Each sample delays
+the other thread by about ``WAIT_SECONDS``, because it takes the GIL. Without the GIL frames cannot
+be read, and nothing is sampled.
 """
 
 import linecache
@@ -10,6 +11,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from time import perf_counter, thread_time
 from types import CodeType, FrameType
 from typing import NamedTuple
@@ -20,14 +22,14 @@ from tui_profiler.probe.process.source_line import is_users, library_of
 
 LEAST_PAUSE_SECONDS = 0.02
 SHARE_OF_BUDGET, SHARE_LATER = 0.1, 0.05
-"""The second after ``FIRST_SECONDS``: by then most lines are known."""
+"""The second from ``FIRST_SECONDS`` after the first ``start``: by then most lines are known."""
 FIRST_SECONDS = 60.0
 MOST_SAMPLES = 10_000
 """That wait to be taken: more than three minutes of them."""
 MOST_FRAMES = 200
 WAIT_SECONDS = 150e-6
-"""That a sample holds the other thread up beside what it takes itself: the interpreter goes to and
-fro (``benchmarks/training/line_samples.py``)."""
+"""Delay of the sampled thread by one sample, beside the CPU time of the sampling thread: the GIL
+changes hands twice (``benchmarks/training/line_samples.py``)."""
 _FIRST_COST_SECONDS = 60e-6 + WAIT_SECONDS
 
 
@@ -65,6 +67,8 @@ class LineSampler:
         self._forward: CodeType | None = None
         self._thread: threading.Thread | None = None
         self._watched = 0
+        self._began = inf
+        """Second of ``time.perf_counter`` of the first ``start``."""
         self.cost_seconds = 0.0
         """What sampling has cost so far."""
 
@@ -76,6 +80,7 @@ class LineSampler:
             forward: of the model: what runs inside of it is not a sample.
         """
         self._watched, self._forward = thread, forward
+        self._began = min(self._began, perf_counter())
         self.why_not = "" if self._are_locked() else NO_FRAMES
         if self._thread is None and not self.why_not:
             self._stopped = threading.Event()
@@ -95,8 +100,8 @@ class LineSampler:
         return [self._samples.popleft() for _ in range(len(self._samples))]
 
     def _run(self, stopped: threading.Event) -> None:
-        cost, later = _FIRST_COST_SECONDS, perf_counter() + FIRST_SECONDS
-        while not stopped.wait(pause_seconds(cost, self._budget, is_late=perf_counter() > later)):
+        cost = _FIRST_COST_SECONDS
+        while not stopped.wait(self._pause_seconds(cost)):
             began = thread_time()
             line = _innermost(sys._current_frames().get(self._watched), self._forward)
             if line is not None:
@@ -104,6 +109,10 @@ class LineSampler:
             took = thread_time() - began + WAIT_SECONDS
             self.cost_seconds += took
             cost += (took - cost) / 8
+
+    def _pause_seconds(self, cost_seconds: float) -> float:
+        is_late = perf_counter() - self._began > FIRST_SECONDS
+        return pause_seconds(cost_seconds, self._budget, is_late=is_late)
 
 
 def pause_seconds(cost_seconds: float, budget: float, *, is_late: bool) -> float:

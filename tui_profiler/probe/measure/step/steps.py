@@ -72,6 +72,8 @@ from tui_profiler.probe.torch_compat.forward_kind import FirstTensor
 
 LAST_STEPS = 256
 """Of which percentiles, the rate and what is an outlier are told."""
+LAST_SAMPLES = 256
+"""Of the stack, in the rest of steps: few fall into one of a few milliseconds."""
 LEAST_STEPS = 8
 """Before one can be an outlier, or steps are told of."""
 LEAST_FOR_SLOW = 100
@@ -197,6 +199,34 @@ class _Lengths:
             return
         self.usual = max(high + FAR_OUT * (high - low), LEAST_FACTOR * self.p50)
         self.slow = p99 if len(self._last) >= LEAST_FOR_SLOW else math.inf
+
+
+class _LastLines:
+    """Lines of the last samples that fell into the rest of steps, however many steps that takes."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[Line] = Counter()
+        """Of the last ``LAST_SAMPLES``."""
+        self._last: deque[Line] = deque()
+        self._are_untold: deque[bool] = deque(maxlen=LAST_STEPS)
+        self.untold = 0
+        """Of the last ``LAST_STEPS`` steps those whose samples could not be told."""
+
+    def add(self, lines: Counter[Line]) -> None:
+        """Add those of one step."""
+        if len(self._are_untold) == LAST_STEPS:
+            self.untold -= self._are_untold[0]
+        is_untold = lines is _UNTOLD
+        self._are_untold.append(is_untold)
+        self.untold += is_untold
+        for line in lines.elements():
+            self._last.append(line)
+            self.counts[line] += 1
+            if len(self._last) > LAST_SAMPLES:
+                oldest = self._last.popleft()
+                self.counts[oldest] -= 1
+                if not self.counts[oldest]:
+                    del self.counts[oldest]
 
 
 class _Queue(Generic[T]):
@@ -447,7 +477,7 @@ class TrainingSteps:
         """Second from which on ends of steps count."""
         self._loaders: deque[LoaderSettings] = deque(maxlen=LAST_BATCHES)
         self._lengths = _Lengths()
-        self._lines: deque[Counter[Line]] = deque(maxlen=LAST_STEPS)
+        self._lines = _LastLines()
         self._set = StepSet()
         self._others = OtherModels()
         self._so_far = [0.0] * len(StepParts.__struct_fields__)
@@ -480,9 +510,9 @@ class TrainingSteps:
         return self._steps > 0
 
     @property
-    def cpu_seconds(self) -> float:
-        """What threads of ours used for steps so far, beside the one that adds them up."""
-        return self._sampler.cpu_seconds + self.values.seconds
+    def cost_seconds(self) -> float:
+        """Seconds that the threads of lines and values cost so far, the delay by lines included."""
+        return self._sampler.cost_seconds + self.values.seconds
 
     @property
     def decides(self) -> bool:
@@ -692,10 +722,8 @@ class TrainingSteps:
         self._steps += len(lengths)
         self._is_new = True
         usual = self._lengths.usual
-        self._lines += [
-            line if seconds <= usual else _NO_LINES
-            for seconds, line in zip(lengths, lines, strict=True)
-        ]
+        for seconds, line in zip(lengths, lines, strict=True):
+            self._lines.add(line if seconds <= usual else _NO_LINES)
         thread = row[0].thread
         self._lengths.add(
             _Length(seconds, self._own_seconds(seconds, began, ended, thread))
@@ -818,7 +846,7 @@ class TrainingSteps:
         own = self._without_wait(seconds, division, spans)
         self._lengths.add([_Length(seconds, own)])
         # What a step that is in no mean did is no part of the mean: an evaluation, a checkpoint.
-        self._lines.append(lines if seconds <= self._lengths.usual else _NO_LINES)
+        self._lines.add(lines if seconds <= self._lengths.usual else _NO_LINES)
         if end.values is not None:
             self.values.add(end.values, told.forwards, self._steps, now)
         if not end.is_recorded or told.is_windowed or end.values is not None:
@@ -923,7 +951,7 @@ class TrainingSteps:
         self._steps = self._recorded_so_far = 0
         self._so_far = [0.0] * len(self._so_far)
         self._lengths, self._set, self._lately = _Lengths(), StepSet(), _Lately()
-        self._lines.clear()
+        self._lines = _LastLines()
         self._slowest, self._slow, self._is_new = 0.0, None, False
         self._forget()
         self._since = perf_counter()
@@ -950,15 +978,13 @@ class TrainingSteps:
         steps, mean = self._set.steps, self._set.mean
         nodes, columns = self._set.columns()
         forward, backward, recomputed = columns
-        lines: Counter[Line] = Counter()
-        for counted in filter(None, self._lines):
-            lines.update(counted)
+        lines = self._lines.counts
         items, tokens = self._items("items"), self._items("tokens")
         settings = Counter(one for _, one in self._optimizers)
         names = Counter(one.name for _, one in self._optimizers)
         loaders = Counter(self._loaders)
         watch = self._recorder.gradients
-        others_unknown = _OTHERS_UNKNOWN if any(one is _UNTOLD for one in self._lines) else ""
+        others_unknown = _OTHERS_UNKNOWN if self._lines.untold else ""
         return TrainingStep(
             at=at,
             steps=self._steps,
