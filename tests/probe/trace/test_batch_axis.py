@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from tui_profiler.probe.load.common.errors import LoadError
@@ -261,6 +262,14 @@ def test_a_compiled_model_and_one_that_reads_a_boolean_keep_their_batch() -> Non
         return layers["a"](x)
 
     assert found(Called(checked, a=nn.Linear(8, 8)), torch.randn(4, 8)).batch == 4
+
+
+def test_flex_attention_has_its_batch_and_none_where_it_mixes_what_lies_along_the_axis() -> None:
+    by_item = Called(lambda m, x: flex_attention(x[:, None], x[:, None], x[:, None])[:, 0])
+    assert found(by_item, torch.randn(4, 16, 8)).batch_axes == (0,)
+    mixing = found(Called(lambda m, x: flex_attention(*[x[None, None]] * 3)[0, 0]), NODES)
+    assert mixing.batch is None
+    assert "along the first axis" in mixing.why_no_batch
 
 
 def test_the_model_is_left_as_it_was() -> None:

@@ -28,11 +28,11 @@ from tui_profiler.probe.torch_compat.dynamo_later import dynamo_later
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import FakeTensor, tree_leaves, tree_map_only
 from tui_profiler.probe.torch_compat.modules import COMPILED, each_module, why_opaque
-from tui_profiler.probe.torch_compat.versions import uncompiled
+from tui_profiler.probe.torch_compat.versions import uncompiled, without_generated_code
 from tui_profiler.probe.trace import failure
 from tui_profiler.probe.trace.fake.data_dependent import Bounds
 from tui_profiler.probe.trace.item_flow import Item, ItemFlow, Mixed, TooLongError, Whole
-from tui_profiler.probe.trace.record import passed
+from tui_profiler.probe.trace.record import asks_for_compiler, passed
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trace.trace import Trace, trace
 from tui_profiler.probe.trace.tree import weights
@@ -311,21 +311,35 @@ def _forward(
     size: int,
     until: float,
 ) -> tuple[ItemFlow, object]:
-    """Follow; where a boolean was read and the model raised, once more with the other one."""
+    """Follow, with what ``record`` does where the model raises: by its reason, once more."""
     is_compiled = any(why_opaque(module) == COMPILED for module in each_module(model))
     bounds = Bounds(truth=False)
     with uncompiled() if is_compiled else nullcontext():
         try:
-            return _followed(model, args, kwargs, bounds, size, until)
+            return _followed(ItemFlow, model, args, kwargs, bounds, size, until)
         except TooLongError:
             raise
-        except Exception:
-            if not bounds.read_a_truth:
+        except Exception as error:
+            around_compiler = asks_for_compiler(error)
+            if not (around_compiler or bounds.read_a_truth):
                 raise
-        return _followed(model, args, kwargs, Bounds(truth=True), size, until)
+        if not around_compiler:
+            return _followed(ItemFlow, model, args, kwargs, Bounds(truth=True), size, until)
+    with without_generated_code():
+        return _followed(_FlowAroundCompiler, model, args, kwargs, bounds, size, until)
+
+
+class _FlowAroundCompiler(ItemFlow):  # type: ignore[no-untyped-call] # torch has no types here
+    """Steps aside while ``torch.compile`` works."""
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let the compiler run."""
+        return True
 
 
 def _followed(
+    kind: type[ItemFlow],
     model: torch.nn.Module,
     args: tuple[object, ...],
     kwargs: dict[str, object],
@@ -336,7 +350,7 @@ def _followed(
     places, tensors = Places(model, ""), tensors_in((args, kwargs))
     snapshot = Snapshot(model)
     lifetimes = Lifetimes(weights.stored_tensors(model), tensors)
-    flow = ItemFlow(ModuleStack(places), frozenset(), lifetimes, snapshot, bounds)
+    flow = kind(ModuleStack(places), frozenset(), lifetimes, snapshot, bounds)
     flow.follow(size, until, tensors)
     try:
         with torch.no_grad(), flow:
