@@ -196,7 +196,6 @@ class Observer:
         """Have viewers told of a sample, or why there is none, at the next step; any thread."""
         self._posted.append(sample)
         self._wake()
-        self._wake()
 
     def add_sampling(self, seconds: float) -> None:
         """Count CPU time of reading the machine's counters; from the thread that does."""
