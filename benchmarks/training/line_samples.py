@@ -1,10 +1,10 @@
-"""How long reading the stack, or the machine's counters, holds up a training beside it.
+"""How long reading the stack or the machine's counters delays a training.
 
 ``python -m benchmarks.training.line_samples [--seconds 30] [--threads 1] [MODEL...]``
 
-A step in which a thread of ours read is compared with steps near it in which none did. CPU time of
-the reading thread is printed beside the delay of the training thread. The mean is trimmed by 5 % at
-each end.
+Steps during which a thread of the profiler reads are compared with the steps near them. The CPU
+time of the reading thread is printed beside the delay of the training thread. The mean is trimmed
+by 5 % at each end.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from tui_profiler.probe.trace.trace import trace
 
 
 class Called(nn.Module):
-    """Calls a function of its own layers, ``f(layers, *inputs)``."""
+    """A module whose forward is a function of its layers and inputs, ``f(layers, *inputs)``."""
 
     def __init__(self, function, **layers: nn.Module) -> None:  # type: ignore[no-untyped-def] # one of the lambdas below
         super().__init__()

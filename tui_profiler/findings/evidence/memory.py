@@ -43,7 +43,7 @@ def batch_of(session: Session) -> int | None:
 
 
 def has_items(session: Session) -> bool:
-    """Tell whether the inputs have a batch axis, so that there may be more items in a forward."""
+    """Return whether the inputs have a batch axis, so that a larger batch is possible."""
     step = session.training.step if session.training is not None else None
     return batch_of(session) is not None or (step is not None and known(step.items) is not None)
 

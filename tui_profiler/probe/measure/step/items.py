@@ -1,4 +1,4 @@
-"""How many items and tokens a forward is given, as far as the recorded forward shows it.
+"""Items and tokens of one forward, as far as the recorded forward shows them.
 
 Of a program that is not ours no other size can be tried. Its first axis counts items only if
 
