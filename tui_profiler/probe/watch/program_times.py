@@ -260,7 +260,9 @@ class ProgramTimes:
             self._is_cold_new &= not or_cold
             yield from self._recorder.figures(at, dropped + self._misdated, or_cold=or_cold)
         # Once: of two that wait for a viewer, one counts as dropped.
-        if (is_new or of_training) and (found := self._recorder.govern()) is not None:
+        # 0 where it is not known.
+        step_seconds = (self._training.decides and self._step_recorder.usual_seconds) or inf
+        if (is_new or of_training) and (found := self._recorder.govern(step_seconds)) is not None:
             yield found
         if not is_new:
             return

@@ -356,6 +356,13 @@ def test_some_forwards_are_recorded_whatever_it_costs() -> None:
     assert sum(governor.records_next() for _ in range(1_000)) == pytest.approx(5, abs=1)
 
 
+def test_of_short_steps_a_smaller_share_is_recorded_but_one_per_second() -> None:
+    governor = Governor(budget=0.0)
+    for seconds, share in ((0.5, LEAST_SHARE), (0.002, 0.002), (0.0005, 0.0005)):
+        governor.update(overhead(5.0, 4.0, 6.0), step_seconds=seconds)
+        assert governor.share == share
+
+
 @pytest.mark.parametrize(
     ("cost_seconds", "budget", "seconds"),
     [(0.0001, 0.02, 0.25), (0.001, 0.02, 0.5), (0.5, 0.02, 1.0), (0.001, 0.0, 1.0)],

@@ -12,7 +12,7 @@ the program itself: steps that are recorded beside steps that are not.
 import time
 from collections import deque
 from collections.abc import Collection, Sequence
-from math import ceil, comb, sqrt
+from math import ceil, comb, inf, sqrt
 from statistics import median
 from typing import NamedTuple, Protocol
 
@@ -34,6 +34,8 @@ T_OF_SIX = 2.571
 """Student's t, 97.5 %, five degrees of freedom."""
 LEAST_SHARE = 1 / 200
 """A forward in so many is recorded at least, or the figures would stand still."""
+LEAST_PER_SECOND = 1.0
+"""Steps of training are recorded at least, where that is a smaller share: each is added up too."""
 LEAST_ROOM = 1 / 20
 """Part of the budget that is always available for recording: on a busy machine the other costs
 would use all that is planned, and a training of 30 steps per second was recorded 18 to 24 times a
@@ -298,16 +300,20 @@ class Governor:
         """Of the forwards that are recorded; starts with all."""
         self._due = 0.0
 
-    def update(self, recording: Overhead, between: float = 0.0) -> None:
+    def update(
+        self, recording: Overhead, between: float = 0.0, *, step_seconds: float = inf
+    ) -> None:
         """Decide anew.
 
         Args:
             recording: what it costs to record every forward, and nothing else.
             between: what is paid beside it, however few are recorded.
+            step_seconds: of a step of training, where steps are recorded.
         """
+        least = min(LEAST_SHARE, LEAST_PER_SECOND * step_seconds)
         # By the upper end of the interval: it is a promise, and a median is broken half the time.
         room = max(MARGIN * self.budget - between, LEAST_ROOM * self.budget)
-        planned = max(room / max(recording.high, room), LEAST_SHARE)
+        planned = max(room / max(recording.high, room), least)
         if recording.ratio + between > WHOLE * self.budget:
             self.share = planned
         elif recording.ratio + between <= MARGIN * self.budget:

@@ -7,6 +7,7 @@ forwards count and how, and when they are added up.
 import weakref
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 from statistics import median
 from time import perf_counter
 
@@ -133,12 +134,17 @@ class TimeRecorder:
         if (compiled := self._compiled.new(at, self._model())) is not None:
             yield compiled
 
-    def govern(self) -> Overhead | None:
-        """Decide anew which share is recorded; return what it costs, None while that is unknown."""
+    def govern(self, step_seconds: float = inf) -> Overhead | None:
+        """Decide anew which share is recorded; return what it costs, None while that is unknown.
+
+        Args:
+            step_seconds: of a step of training, where steps are recorded.
+        """
         recording = self._cost.recording()
         if recording is not None:
             between, *_ = self._cost.between()
-            self.governor.update(recording, between + self._readings.share)
+            between += self._readings.share
+            self.governor.update(recording, between, step_seconds=step_seconds)
         share = self._cost.recorded(self.governor.share)
         return total_overhead(self._cost, share, self._readings.share)
 

@@ -78,6 +78,11 @@ class End(NamedTuple):
     values: StepValues | None = None
     """What read the values of the step; None: nobody did."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it ends a step of which nothing but times is known."""
+        return not self.is_recorded and not self.is_gap and self.values is None
+
 
 BriefEnd: TypeAlias = float | tuple[float, Reading]
 """Of a step that only times are kept of: the second at which it ended; with what its thread used

@@ -15,6 +15,7 @@ import weakref
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
 from operator import attrgetter, itemgetter, sub
 from time import perf_counter
 from types import CodeType
@@ -146,15 +147,6 @@ class Division(NamedTuple):
     """From when to when ``other`` was, in the order of time."""
 
 
-class _Length(NamedTuple):
-    """How long a step was."""
-
-    seconds: float
-    own: float
-    """Without waiting for its batch, where it is longer than usual and fetched as many as others:
-    that wait, however seldom, is a part of steps."""
-
-
 class _Lengths:
     """Seconds of the last steps."""
 
@@ -182,11 +174,16 @@ class _Lengths:
         """Return the share of the time of all that those took."""
         return sum(self.longer()) / sum(self._last) if self._last else 0.0
 
-    def add(self, steps: Iterable[_Length]) -> None:
-        """Add steps."""
-        for whole, own in steps:
-            self._last.append(whole)
-            self._own.append(own)
+    def add(self, seconds: Sequence[float], own: Sequence[float]) -> None:
+        """Add steps.
+
+        Args:
+            seconds: of each.
+            own: likewise, without waiting for its batch where it is longer than usual and fetched
+                as many as others: that wait, however seldom, is a part of steps.
+        """
+        self._last.extend(seconds)
+        self._own.extend(own)
 
     def refresh(self) -> None:
         """Tell anew what is usual; each step would cost as much."""
@@ -211,6 +208,14 @@ class _LastLines:
         self._are_untold: deque[bool] = deque(maxlen=LAST_STEPS)
         self.untold = 0
         """Of the last ``LAST_STEPS`` steps those whose samples could not be told."""
+
+    def add_none(self, steps: int) -> None:
+        """Add so many steps without a sample."""
+        if self.untold:
+            for _ in range(steps):
+                self.add(_NO_LINES)
+        else:
+            self._are_untold.extend(repeat(False, steps))
 
     def add(self, lines: Counter[Line]) -> None:
         """Add those of one step."""
@@ -339,6 +344,15 @@ class _Waiting:
         return any(len(one) > MOST_WAITING for one in queues)
 
 
+class _Row:
+    """Steps in a row that were not recorded."""
+
+    def __init__(self) -> None:
+        self.thread = 0
+        """That ended them; 0 where there are none."""
+        self.ends: list[End | BriefEnd] = []
+
+
 class _Lately:
     """Which forwards the last recorded steps had."""
 
@@ -465,7 +479,7 @@ class TrainingSteps:
         self._sampler = LineSampler(budget)
         self._waiting = _Waiting()
         self._brief = _BriefTimes()
-        self._ends: deque[End] = deque()
+        self._ends: deque[End | BriefEnd] = deque()
         """That a device has not come to."""
         self._collectives: PendingCollectives | None = None
         self._before: End | None = None
@@ -605,15 +619,18 @@ class TrainingSteps:
         waiting.in_windows |= {id(one) for one in in_windows}
         self._take_told()
         self._is_timed = False
-        row: list[End] = []
+        row = _Row()
         for end in self._reached(ends):
-            is_plain = not (end.is_recorded or end.is_gap) and end.values is None
-            if row and not (is_plain and end.thread == row[0].thread):
-                self._add_row(row)
-                row = []
-            if is_plain:
-                row.append(end)
+            if not isinstance(end, End) or end.is_plain:
+                thread = end.thread if isinstance(end, End) else recorder.thread
+                if row.thread not in (0, thread):
+                    self._add_row(row)
+                    row = _Row()
+                row.thread = thread
+                row.ends.append(end)
                 continue
+            self._add_row(row)
+            row = _Row()
             told = waiting.until(end.at)
             before, self._before = self._before, end
             is_step = before is not None and before.thread == end.thread and not end.is_gap
@@ -693,46 +710,54 @@ class TrainingSteps:
             if self._clock.passes is not None:
                 self._clock.passes.count_alike(_outermost_seconds(times))
 
-    def _add_row(self, row: list[End]) -> None:
+    def _add_row(self, row: _Row) -> None:
         """Add steps in a row that were not recorded, of one thread."""
-        if not row:
+        if not row.ends:
             return
-        before, self._before = self._before, row[-1]
-        if before is None or before.thread != row[0].thread or before.at >= row[0].at:
-            before, *row = row
+        thread, last = row.thread, row.ends
+        before, self._before = self._before, _as_end(last[-1], thread)
+        if before is None or before.thread != thread or before.at >= _second(last[0]):
+            before, last = _as_end(last[0], thread), last[1:]
             if self.cost is not None:
                 self.cost.skip()
-        if not row:
+        if not last:
             return
-        ends = [one.at for one in row]
+        ends = [*map(_second, last)]
         begins = [before.at, *ends[:-1]]
         lengths = list(map(sub, ends, begins))
         if self.cost is not None:
             # Steps are compared where one of two was recorded: at either end of the row.
             for seconds in lengths if len(lengths) < 2 else (lengths[0], lengths[-1]):
                 self.cost.add(seconds, 0)
-        lines = self._lines_in_row(row[0].thread, begins, ends)
-        place = max(range(len(lengths)), key=lengths.__getitem__)
-        if self._is_slow(lengths[place]):
-            spans = self._spans_between(row[0].thread, begins[place], ends[place])
+        lines = self._lines_in_row(thread, begins, ends)
+        longest = max(lengths)
+        if self._is_slow(longest):
+            place = lengths.index(longest)
+            spans = self._spans_between(thread, begins[place], ends[place])
             division = divide(begins[place], ends[place], spans)
-            step_before = row[place - 1] if place else before
-            step = self._steps + place + 1
-            self._note_slow(step, step_before, row[place], division, lines[place])
+            step_before = _as_end(last[place - 1], thread) if place else before
+            step, step_end = self._steps + place + 1, _as_end(last[place], thread)
+            self._note_slow(step, step_before, step_end, division, lines.get(place, _NO_LINES))
         self._steps += len(lengths)
         self._is_new = True
         usual = self._lengths.usual
-        for seconds, line in zip(lengths, lines, strict=True):
-            self._lines.add(line if seconds <= usual else _NO_LINES)
-        thread = row[0].thread
-        self._lengths.add(
-            _Length(seconds, self._own_seconds(seconds, began, ended, thread))
-            for seconds, began, ended in zip(lengths, begins, ends, strict=True)
-        )
+        told = 0
+        for place in sorted(lines):
+            self._lines.add_none(place - told)
+            self._lines.add(lines[place] if lengths[place] <= usual else _NO_LINES)
+            told = place + 1
+        self._lines.add_none(len(lengths) - told)
+        own = lengths
+        if longest > usual or usual == math.inf:
+            own = [
+                self._own_seconds(seconds, began, ended, thread)
+                for seconds, began, ended in zip(lengths, begins, ends, strict=True)
+            ]
+        self._lengths.add(lengths, own)
         self._waiting.until(ends[-1])
 
     def _own_seconds(self, seconds: float, began: float, ended: float, thread: int) -> float:
-        """Return the seconds of a step without waiting for its batch (``_Length.own``)."""
+        """Return the seconds of a step without waiting for its batch (``_Lengths.add``)."""
         if seconds <= self._lengths.usual < math.inf:
             return seconds
         spans = self._spans_between(thread, began, ended)
@@ -761,19 +786,20 @@ class TrainingSteps:
 
     def _lines_in_row(
         self, thread: int, begins: list[float], ends: list[float]
-    ) -> list[Counter[Line]]:
-        """Return the lines of samples that fell into the rest of each of steps in a row."""
-        lines: list[Counter[Line]] = [_NO_LINES] * len(ends)
+    ) -> dict[int, Counter[Line]]:
+        """Return the lines of samples that fell into the rest of steps in a row, by place."""
+        lines: dict[int, Counter[Line]] = {}
         samples = self._waiting.samples.until(ends[-1])
         if samples and self._lately.without_others < LEAST_WITHOUT_OTHERS:
-            return [_UNTOLD] * len(ends)  # Their forwards are known in recorded steps only.
+            # Their forwards are known in recorded steps only.
+            return dict.fromkeys(range(len(ends)), _UNTOLD)
         for sample in samples:
             place = bisect_right(ends, sample.at)
             if sample.at < begins[place]:
                 continue
             spans = self._spans_between(thread, begins[place], ends[place])
             if not any(one.began <= sample.at < one.ended for one in spans):
-                lines[place] = lines[place] + Counter([sample.line])
+                lines.setdefault(place, Counter())[sample.line] += 1
         return lines
 
     def _spans_between(self, thread: int, began: float, ended: float) -> list[Span]:
@@ -782,14 +808,17 @@ class TrainingSteps:
         found = [span for one, span in told if one == thread]
         return found + self._brief.inside(began, ended)
 
-    def _reached(self, ends: Iterable[End | BriefEnd]) -> Iterator[End]:
+    def _reached(self, ends: Iterable[End | BriefEnd]) -> Iterator[End | BriefEnd]:
         """Yield the ends of steps that a device has come to; without one, all."""
-        thread = self._recorder.thread
-        self._ends += (_as_end(one, thread) for one in ends)
         device = self._clock.device
+        if device is None:
+            yield from ends
+            return
+        self._ends += ends
         while self._ends:
-            mark = self._ends[0].mark
-            if device is not None and mark is not None and not device.is_reached(mark):
+            first = self._ends[0]
+            mark = first.mark if isinstance(first, End) else None
+            if mark is not None and not device.is_reached(mark):
                 return
             yield self._ends.popleft()
 
@@ -844,7 +873,7 @@ class TrainingSteps:
         if end.is_recorded:
             self._lately.note(told, end.thread)
         own = self._without_wait(seconds, division, spans)
-        self._lengths.add([_Length(seconds, own)])
+        self._lengths.add([seconds], [own])
         # What a step that is in no mean did is no part of the mean: an evaluation, a checkpoint.
         self._lines.add(lines if seconds <= self._lengths.usual else _NO_LINES)
         if end.values is not None:
