@@ -64,7 +64,7 @@ def test_who_listens_is_told_though_one_who_left_asked_for_times_alone() -> None
     engine, left, told = Engine(), Told(), Told()
     engine.listen(left, needs_all=False)
     engine.leave(left)
-    engine.be_brief(get_ident())  # Its thread was about to, when it left on another one.
+    engine.be_brief()  # Its thread was about to, when it left on another one.
     engine.listen(told, needs_all=False)
     torch.ones(1, requires_grad=True).sum().backward()
     engine.leave(told)
@@ -74,7 +74,7 @@ def test_who_listens_is_told_though_one_who_left_asked_for_times_alone() -> None
 def test_times_of_passes_stay_together_where_more_were_kept_than_there_is_room_for() -> None:
     engine, nobody = Engine(), Told()
     engine.listen(nobody, needs_all=False)
-    engine.be_brief(get_ident())
+    engine.be_brief()
     run = engine._observed(lambda: None)
     for _ in range(MOST_BRIEF):
         run()

@@ -363,6 +363,13 @@ def test_of_short_steps_a_smaller_share_is_recorded_but_one_per_second() -> None
         assert governor.share == share
 
 
+def test_where_the_budget_is_used_up_no_more_than_one_step_per_second_is_recorded() -> None:
+    governor = Governor(budget=0.02)
+    for seconds, share in ((0.1, LEAST_ROOM * 0.02 / 0.15), (0.0025, 0.0025)):
+        governor.update(overhead(0.13, 0.12, 0.15), between=0.017, step_seconds=seconds)
+        assert governor.share == pytest.approx(share)
+
+
 @pytest.mark.parametrize(
     ("cost_seconds", "budget", "seconds"),
     [(0.0001, 0.02, 0.25), (0.001, 0.02, 0.5), (0.5, 0.02, 1.0), (0.001, 0.0, 1.0)],

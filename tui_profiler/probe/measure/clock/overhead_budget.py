@@ -34,8 +34,8 @@ T_OF_SIX = 2.571
 """Student's t, 97.5 %, five degrees of freedom."""
 LEAST_SHARE = 1 / 200
 """A forward in so many is recorded at least, or the figures would stand still."""
-LEAST_PER_SECOND = 1.0
-"""Steps of training are recorded at least, where that is a smaller share: each is added up too."""
+ENOUGH_PER_SECOND = 1.0
+"""Steps of training are recorded where the budget is used up: each has to be added up, too."""
 LEAST_ROOM = 1 / 20
 """Part of the budget that is always available for recording: on a busy machine the other costs
 would use all that is planned, and a training of 30 steps per second was recorded 18 to 24 times a
@@ -310,10 +310,11 @@ class Governor:
             between: what is paid beside it, however few are recorded.
             step_seconds: of a step of training, where steps are recorded.
         """
-        least = min(LEAST_SHARE, LEAST_PER_SECOND * step_seconds)
         # By the upper end of the interval: it is a promise, and a median is broken half the time.
-        room = max(MARGIN * self.budget - between, LEAST_ROOM * self.budget)
-        planned = max(room / max(recording.high, room), least)
+        high = max(recording.high, 1e-9)
+        least = max(LEAST_ROOM * self.budget / high, LEAST_SHARE)
+        least = min(least, ENOUGH_PER_SECOND * step_seconds)
+        planned = min(max((MARGIN * self.budget - between) / high, least), 1.0)
         if recording.ratio + between > WHOLE * self.budget:
             self.share = planned
         elif recording.ratio + between <= MARGIN * self.budget:

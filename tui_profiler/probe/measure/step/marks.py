@@ -47,7 +47,13 @@ from torch.utils.data import dataloader
 from torch.utils.hooks import RemovableHandle
 
 from tui_profiler.messages import LoaderSettings, OptimizerSettings
-from tui_profiler.probe.measure.clock.backward import CALIBRATED, LONGEST_TOLD, MOST_BRIEF
+from tui_profiler.probe.measure.clock.backward import (
+    CALIBRATED,
+    LONGEST_TOLD,
+    MOST_BRIEF,
+    here,
+    present_thread,
+)
 from tui_profiler.probe.torch_compat.internals import is_compiled
 from tui_profiler.probe.torch_compat.threads import without_torch_function
 
@@ -90,39 +96,43 @@ class Listener(Protocol):
 class BriefMarks:
     """Steps in a row that are not recorded, of one thread and one optimizer.
 
+    Made on the thread that trains.
+
     Args:
-        thread: that trains.
         subject: ``id`` of the optimizer whose steps end a step.
         steps: how many end before one is told as usual.
         end: takes the second at which each ended.
     """
 
-    def __init__(
-        self, thread: int, subject: int, steps: int, end: Callable[[float], object]
-    ) -> None:
-        self.thread = thread
+    def __init__(self, subject: int, steps: int, end: Callable[[float], object]) -> None:
+        self.thread = get_ident()
+        self.here = present_thread()
+        """What stands for that thread."""
         self.subject = subject
+        self.stepped: Callable[[], object] = _nothing
+        """Returns the optimizer."""
         self.end = end
         self.began = 0.0
         """When the step of the optimizer began that has not ended; 0 where none has."""
         self.ended = 0.0
         """When the last one did; 0 where none did."""
-        self._left = repeat(None, steps)
+        self.steps = repeat(None, steps)
+        """One is taken for each that ends; where there is none, it is told as usual."""
         self._unused = 0
-
-    def is_last(self) -> bool:
-        """Take note that one ends; tells whether it is to be told as usual."""
-        return next(self._left, self) is self
 
     def stop(self) -> None:
         """Have the next one told as usual; on any thread."""
         self._unused = self.left
-        self._left = repeat(None, 0)
+        self.steps = repeat(None, 0)
 
     @property
     def left(self) -> int:
         """How many of the steps have not ended."""
-        return self._unused + length_hint(self._left)
+        return self._unused + length_hint(self.steps)
+
+
+def _nothing() -> None:
+    return None
 
 
 @dataclass
@@ -163,12 +173,14 @@ class StepMarks:
 
     def can_be_brief(self, subject: int) -> bool:
         """Tell whether it is enough for all to have times of steps that an optimizer ends."""
-        is_for_one = len(self._listeners) == 1
-        return is_for_one and bool(self._hooks) and subject not in self._not_brief
+        is_for_one = len(self._listeners) == 1 and subject not in self._not_brief
+        return is_for_one and bool(self._hooks) and subject in self._stepped
 
     def be_brief(self, brief: BriefMarks) -> None:
         """Keep times only, until the last of some steps; on the thread that trains."""
-        self._brief = brief
+        if (kept := self._stepped.get(brief.subject)) is not None:
+            brief.stepped = kept[0]
+            self._brief = brief
 
     def tell_all(self) -> None:
         """Tell of everything from now on; on any thread."""
@@ -282,7 +294,7 @@ class StepMarks:
                 return before(*args, **kwargs)
             brief = self._brief
             began = perf_counter()
-            if brief is not None and brief.thread == get_ident():
+            if brief is not None and here() is brief.here:
                 try:
                     return before(*args, **kwargs)
                 finally:
@@ -296,15 +308,16 @@ class StepMarks:
         return timed
 
     def _before_step(self, stepped: optimizer.Optimizer, args: object, kwargs: object) -> None:
-        if is_dynamo_compiling() or not self._listeners:
+        if is_dynamo_compiling():
             return
-        brief = self._brief
-        if brief is not None:
-            is_next = brief.subject == id(stepped) and not brief.began
-            if is_next and brief.thread == get_ident():
+        # Three comparisons of objects: those of numbers take 2 us each where caches are cold.
+        if (brief := self._brief) is not None:
+            if brief.stepped() is stepped and not brief.began and here() is brief.here:
                 brief.began = perf_counter()
                 return
             self._meet(stepped, sys._getframe(1), brief)
+        if not self._listeners:
+            return
         asked = perf_counter()
         caller, key = sys._getframe(1), (get_ident(), id(stepped))
         outer = self._under_way.get(key)
@@ -330,20 +343,23 @@ class StepMarks:
             )
 
     def _after_step(self, stepped: optimizer.Optimizer, args: object, kwargs: object) -> None:
-        if is_dynamo_compiling() or not self._listeners:
+        if is_dynamo_compiling():
             return
-        ended, thread = perf_counter(), get_ident()
-        brief = self._brief
-        if brief is not None and brief.subject == id(stepped) and brief.thread == thread:
+        ended, brief = perf_counter(), self._brief
+        # Of this thread: a step on another one has ended it (``_meet``).
+        if brief is not None and brief.stepped() is stepped:
             began, brief.began = brief.began, 0.0
-            if began and not brief.is_last():
+            if began and next(brief.steps, brief) is None:
                 self._brief_steps.append((began, ended))
                 brief.ended = ended
                 brief.end(ended)
                 return
             self._brief = None
             if began:
-                self._under_way[thread, brief.subject] = _Step(began, 0)
+                self._under_way[brief.thread, brief.subject] = _Step(began, 0)
+        if not self._listeners:
+            return
+        thread = get_ident()
         step = self._under_way.get((thread, id(stepped)))
         if step is None:
             return
@@ -370,7 +386,8 @@ def brief_mark_seconds() -> float:
     stepped: Any = marks  # Nothing is asked of it, and nobody is told.
     marks._listeners = (stepped,)
     ends: deque[float] = deque(maxlen=CALIBRATED)
-    marks.be_brief(BriefMarks(get_ident(), id(stepped), CALIBRATED, ends.append))
+    marks._stepped[id(stepped)] = weakref.ref(stepped), OptimizerSettings("", None, None)
+    marks.be_brief(BriefMarks(id(stepped), CALIBRATED, ends.append))
     least = math.inf
     # Not shared with ``brief_pass_seconds``: the timed part would have one call more.
     for _ in range(CALIBRATED):

@@ -314,9 +314,9 @@ class StepRecorder:
         end: Callable[[float], object] = self.ends.append
         if self.usual_seconds >= LEAST_READ_ALWAYS_SECONDS:
             end = self._clock.noting_usage(self.ends.append) or end
-        self._brief = brief = BriefMarks(self.thread, subject, steps, end)
+        self._brief = brief = BriefMarks(subject, steps, end)
         MARKS.be_brief(brief)
-        ENGINE.be_brief(self.thread)
+        ENGINE.be_brief()
         window = self.window
         if self.next_values is not None or (window is not None and window.is_waiting):
             brief.stop()  # Asked for meanwhile.
