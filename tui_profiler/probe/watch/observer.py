@@ -111,7 +111,7 @@ class Observer:
         self._wake = wake
         self._grace_seconds = grace_seconds
         self._viewers = Viewers()
-        self._posted: deque[messages.Sample | messages.Printed] = deque(maxlen=1)
+        self._posted: deque[messages.Sample | messages.Printed] = deque(maxlen=2)
         self._out_of_memory: deque[out_of_memory.Raised] = deque(maxlen=1)
         self._tree: Trace | None = None
         self._kind: Kind | None = None
@@ -193,9 +193,11 @@ class Observer:
         return self._viewers.hang_up_on_silent()
 
     def post(self, sample: messages.Sample | messages.Printed) -> None:
-        """Have viewers told of a sample, or why there is none, at the next step; any thread."""
+        """Have viewers told of a sample, or why there is none, at the next step; any thread.
+
+        It wakes nobody: all figures would be added up twice per second.
+        """
         self._posted.append(sample)
-        self._wake()
 
     def add_sampling(self, seconds: float) -> None:
         """Count CPU time of reading the machine's counters; from the thread that does."""
