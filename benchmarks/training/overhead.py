@@ -9,8 +9,8 @@ time. Printed are the median of the ratios and its 95 % interval, less one.
 - ``nothing``: bare once more, among the batches of ``watched``. Its interval is what the machine
   adds of itself: where it does not hold 0, or is wide, the rows below it say little.
 
-- ``watched``: as the product watches a program that trains, with its threads (ticks, encoded and
-  thrown away, lines, the machine's counters), its governor with the default budget, and operator
+- ``watched``: as the product watches a program that trains, with its threads (ticks, sent to a
+  process, lines, the machine's counters), its governor with the default budget, and operator
   windows as often as it opens them. Threads wait while bare batches run, and go on as if these had
   not been. What is rare is in no median, so the ratio of the sums is printed too.
 - ``one run``: the same watched without batches, which is how a program has it. Each step is
@@ -29,9 +29,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
+import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import cycle, islice, pairwise, permutations
@@ -48,11 +51,11 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.training.models import MODELS, Trained
 from benchmarks.training.recorded_steps import RecordedSteps
-from tui_profiler.connection.wire import encode
-from tui_profiler.messages import Node, Overhead, TrainingStep
+from tui_profiler.messages import Node, Overhead, Sample, TrainingStep
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.overhead_budget import interval_of_median
 from tui_profiler.probe.measure.sampler import Sampler
+from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.modules import each_module
 from tui_profiler.probe.trace.trace import trace
@@ -119,6 +122,13 @@ class Watched:
         """What the product says that it costs."""
         self._bare_seconds = 0.0
         """Of bare batches so far."""
+        ours, viewers = socket.socketpair()
+        with viewers:
+            self._viewer = subprocess.Popen(
+                ["cat"], stdin=viewers, stdout=subprocess.DEVNULL, close_fds=True
+            )
+        self._link = Link(ours, lambda: None)
+        self._sampled: deque[Sample] = deque()
         self._has_begun = threading.Event()
         self._thread = threading.Thread(target=self._tick, args=(trained.model, nodes), daemon=True)
         self._sampling = threading.Thread(target=self._sample, daemon=True)
@@ -135,12 +145,14 @@ class Watched:
             with self._turn:
                 times.take()
                 for message in times.messages(perf_counter() - began, 0):
-                    encode(message)
+                    self._link.send(message)
                     match message:
                         case TrainingStep():
                             self.steps, self.recorded = message.steps, message.recorded_so_far
                         case Overhead():
                             self.overhead = message
+                while self._sampled:
+                    self._link.send(self._sampled.popleft())
                 times.record_next()
         times.close()
 
@@ -150,7 +162,7 @@ class Watched:
         while not self._is_over_in(SAMPLE_SECONDS):
             with self._turn:
                 began = time.thread_time()
-                encode(sampler.sample())
+                self._sampled.append(sampler.sample())
                 self._times.sampling_seconds += time.thread_time() - began
         sampler.close()
 
@@ -190,7 +202,7 @@ class Watched:
 
     @property
     def cpu_seconds(self) -> float:
-        """CPU time of the probe's threads so far, but for that of lines."""
+        """CPU time of the probe's threads so far, but for those of lines and of the wire."""
         found = 0.0
         for one in (self._thread, self._sampling):
             assert one.ident is not None
@@ -213,6 +225,8 @@ class Watched:
         self._is_over.set()
         self._thread.join()
         self._sampling.join()
+        self._link.close()
+        self._viewer.wait()
 
 
 @contextmanager
