@@ -125,7 +125,7 @@ class Watched:
         ours, viewers = socket.socketpair()
         with viewers:
             self._viewer = subprocess.Popen(
-                ["cat"], stdin=viewers, stdout=subprocess.DEVNULL, close_fds=True
+                ["cat"], stdin=viewers.fileno(), stdout=subprocess.DEVNULL
             )
         self._link = Link(ours, lambda: None)
         self._sampled: deque[Sample] = deque()
