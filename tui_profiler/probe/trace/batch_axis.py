@@ -11,8 +11,8 @@ list of images is a batch of them if the model returns a list of as many.
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 import torch
@@ -27,12 +27,10 @@ from tui_profiler.probe.load.inputs.input_tensors import Candidates
 from tui_profiler.probe.torch_compat.dynamo_later import dynamo_later
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import FakeTensor, tree_leaves, tree_map_only
-from tui_profiler.probe.torch_compat.modules import COMPILED, each_module, why_opaque
-from tui_profiler.probe.torch_compat.versions import uncompiled, without_generated_code
 from tui_profiler.probe.trace import failure
 from tui_profiler.probe.trace.fake.data_dependent import Bounds
 from tui_profiler.probe.trace.item_flow import Item, ItemFlow, Mixed, TooLongError, Whole
-from tui_profiler.probe.trace.record import asks_for_compiler, passed
+from tui_profiler.probe.trace.record import by_other_means, passed
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trace.trace import Trace, trace
 from tui_profiler.probe.trace.tree import weights
@@ -311,22 +309,10 @@ def _forward(
     size: int,
     until: float,
 ) -> tuple[ItemFlow, object]:
-    """Follow, with what ``record`` does where the model raises: by its reason, once more."""
-    is_compiled = any(why_opaque(module) == COMPILED for module in each_module(model))
-    bounds = Bounds(truth=False)
-    with uncompiled() if is_compiled else nullcontext():
-        try:
-            return _followed(ItemFlow, model, args, kwargs, bounds, size, until)
-        except TooLongError:
-            raise
-        except Exception as error:
-            around_compiler = asks_for_compiler(error)
-            if not (around_compiler or bounds.read_a_truth):
-                raise
-        if not around_compiler:
-            return _followed(ItemFlow, model, args, kwargs, Bounds(truth=True), size, until)
-    with without_generated_code():
-        return _followed(_FlowAroundCompiler, model, args, kwargs, bounds, size, until)
+    def follow(kind: type[ItemFlow], bounds: Bounds) -> tuple[ItemFlow, object]:
+        return _followed(kind, model, args, kwargs, bounds, size, until)
+
+    return by_other_means(model, partial(follow, ItemFlow), partial(follow, _FlowAroundCompiler))
 
 
 class _FlowAroundCompiler(ItemFlow):  # type: ignore[no-untyped-call] # torch has no types here

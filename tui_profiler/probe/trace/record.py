@@ -1,8 +1,9 @@
 """One forward under the recorder, with everything around it put in place and taken away again."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
@@ -27,6 +28,8 @@ from tui_profiler.probe.trace.tree.lifetimes import Lifetimes
 from tui_profiler.probe.trace.tree.messages import partial_tree
 from tui_profiler.probe.trace.tree.module_stack import ModuleStack, watched
 from tui_profiler.probe.trace.tree.torchscript import ScriptWalker, has_scripted
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -57,24 +60,41 @@ def record(model: torch.nn.Module, inputs: Inputs, way: Way, name: str) -> Recor
 
 
 def _recorded(model: torch.nn.Module, inputs: Inputs, way: Way, name: str) -> Recording:
-    """Record; where a boolean was read and the model raised, once more with the other one."""
+    return by_other_means(
+        model,
+        lambda bounds: _record(model, inputs, way, name, Recorder, bounds),
+        lambda bounds: _record(model, inputs, way, name, RecorderAroundCompiler, bounds),
+    )
+
+
+def by_other_means(
+    model: torch.nn.Module,
+    run: Callable[[Bounds], T],
+    run_around_compiler: Callable[[Bounds], T],
+) -> T:
+    """Return what ``run`` does; where the model raised for a reason of ours, of another attempt.
+
+    Where a boolean was read, with the other one; where ``torch.compile`` refused, around it.
+    """
     bounds = Bounds(truth=False)
     is_compiled = any(why_opaque(module) == COMPILED for module in each_module(model))
-    try:
-        with uncompiled() if is_compiled else nullcontext():
-            return _record(model, inputs, way, name, Recorder, bounds)
-    except ForwardError as error:
-        if asks_for_compiler(error.error):
-            with without_generated_code():
-                return _record(model, inputs, way, name, RecorderAroundCompiler, bounds)
-        if not bounds.read_a_truth:
-            raise
-    return _record(model, inputs, way, name, Recorder, Bounds(truth=True))
+    with uncompiled() if is_compiled else nullcontext():
+        try:
+            return run(bounds)
+        except Exception as error:
+            is_refused = asks_for_compiler(error)
+            if not (is_refused or bounds.read_a_truth):
+                raise
+        if not is_refused:
+            return run(Bounds(truth=True))
+    with without_generated_code():
+        return run_around_compiler(bounds)
 
 
-def asks_for_compiler(error: BaseException) -> bool:
+def asks_for_compiler(error: Exception) -> bool:
     """Tell whether ``torch.compile`` refused to work under a dispatch mode."""
-    return isinstance(error, RuntimeError) and "torch dispatch mode present" in str(error)
+    raised = error.error if isinstance(error, ForwardError) else error
+    return isinstance(raised, RuntimeError) and "torch dispatch mode present" in str(raised)
 
 
 def make_layers(model: torch.nn.Module, inputs: Inputs, growing: Iterable[torch.nn.Module]) -> None:
