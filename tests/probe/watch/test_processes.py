@@ -315,6 +315,8 @@ def test_counters_that_cannot_be_read_are_told_and_the_program_goes_on(
         with Viewer(place_of("unread")) as viewer:
             viewer.until(lambda s: s.log.total_lines)
             session = viewer.until(lambda s: s.timings is not None)
+            with Viewer(place_of("unread")) as later:
+                later.until(lambda s: s.log.total_lines)
         assert program.said() == ["left"]
         assert program.complaint() == ""
     (line,) = session.log.lines

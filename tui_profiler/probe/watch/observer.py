@@ -57,6 +57,7 @@ _OF_NOW = (
     messages.Overhead,
     messages.LoopState,
     messages.Sample,
+    messages.Printed,
     messages.StepTimes,
     messages.ModeSeen,
     messages.TrainingStep,
@@ -245,9 +246,10 @@ class Observer:
             posted = self._posted.popleft()
             match posted:
                 case messages.Sample():
+                    self._viewers.forget([messages.Printed])  # They can be read again.
                     self._viewers.say(self.energy.beside(posted))
                 case messages.Printed():
-                    self._viewers.tell(posted)
+                    self._viewers.say(posted)
         self._viewers.beat(self.now())
         if self._times is not None:
             self._times.record_next()
