@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from tests.probe.measure.step.test_recorder import calls_of_ours
 from tui_profiler.messages import Unknown
 from tui_profiler.probe.measure.clock.backward import BackwardPasses
 from tui_profiler.probe.measure.clock.overhead_budget import Governor
-from tui_profiler.probe.measure.step.steps import LEAST_FOR_SLOW
+from tui_profiler.probe.measure.step.steps import BRIEF_SHARE, LEAST_FOR_SLOW
 
 APART = 10
 """One step in so many is recorded."""
@@ -78,6 +79,28 @@ def test_every_step_counts_and_one_in_so_many_is_recorded() -> None:
     assert not isinstance(told.parts.data, Unknown)
     del found["yielding.py pause"]  # The program's own.
     assert found.total() <= 5, found  # Loader, pass, before and after the optimizer's step.
+
+
+def test_what_keeping_times_costs_is_counted_and_a_small_part_of_steps() -> None:
+    net = Net(Spent())
+    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+    began = perf_counter()
+
+    def step() -> None:
+        sgd.zero_grad()
+        net(torch.ones(2, WIDTH)).sum().backward()
+        sgd.step()
+
+    with watched(net, governor=seldom()) as watching:
+        settle(watching, step)
+        counted = watching.steps.brief_seconds
+        for _ in range(6 * APART):
+            step()
+        watching.take()
+        found = watching.steps.brief_seconds
+    assert found > counted
+    # Of twice the time: the median of steps, times their number, may be more than their sum.
+    assert found <= 2 * BRIEF_SHARE * (perf_counter() - began)
 
 
 def test_a_slow_step_is_told_with_its_parts() -> None:
