@@ -183,6 +183,7 @@ class Watched:
         times = self._times
         recorder, lines = times._step_recorder, times._training._sampler
         with self._turn:
+            self._link.flush(1.0)
             began = perf_counter()
             was_driving, were_lines = recorder.is_driving, lines._thread is not None
             with self._clock.removed():
@@ -202,7 +203,7 @@ class Watched:
 
     @property
     def cpu_seconds(self) -> float:
-        """CPU time of the probe's threads so far, but for those of lines and of the wire."""
+        """CPU time of the probe's threads so far, without the stack sampler and the connection."""
         found = 0.0
         for one in (self._thread, self._sampling):
             assert one.ident is not None

@@ -18,12 +18,15 @@ from tui_profiler.connection.wire import encode, message_decoder
 from tui_profiler.messages import (
     LoopState,
     Observe,
+    Printed,
     ReadValues,
     RunModel,
+    Sample,
     ShowModel,
     TraceAgain,
 )
 from tui_profiler.messages.live import WAITS
+from tui_profiler.probe.measure.sampler import Sampler
 from tui_profiler.probe.process.interpreter_lock import is_locked
 from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.watch.model_choice import SETTLED_SECONDS, ModelChoice, variable_path
@@ -522,6 +525,29 @@ def test_a_path_is_found_without_running_code_of_the_script() -> None:
 
     assert main() == "nets['a'][0].inside"
     assert variable_path(First(lambda: None)) == ""
+
+
+def test_why_there_are_no_counters_is_told_until_there_are_some() -> None:
+    script = Script()
+    try:
+        script.ask(Observe())
+        script.observer.post(Printed("unread\n"))
+        script.step()
+        (kept,) = [one for one in script.observer._viewers.said() if isinstance(one, Printed)]
+        assert kept.text == "unread\n"
+        script.observer.post(Sampler(0.0).sample())
+        script.step()
+        said = {type(one) for one in script.observer._viewers.said()}
+        assert Sample in said
+        assert Printed not in said
+        script.observer.post(kept)
+        script.step()
+        script.until(lambda session: len(session.log.lines) == 2)
+        script.leave()
+        script.step()
+        assert kept not in script.observer._viewers.said()
+    finally:
+        script.close()
 
 
 def test_values_are_read_while_a_viewer_wants_them() -> None:

@@ -22,7 +22,7 @@ from tui_profiler.messages import Node, Overhead, TrainingStep
 from tui_profiler.messages.windows import DeviceTimes
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.device_clock import DeviceClock
-from tui_profiler.probe.measure.clock.overhead_budget import LEAST_COMPARED
+from tui_profiler.probe.measure.clock.overhead_budget import LEAST_COMPARED, LEAST_SHARE
 from tui_profiler.probe.watch.program_times import MOST_CREDIT_SECONDS, ProgramTimes
 from tui_profiler.queries.cost.energy import ForwardEnergy, forward_energy
 from tui_profiler.session import Session
@@ -154,6 +154,26 @@ def test_reading_the_machines_counters_is_in_what_watching_costs() -> None:
     finally:
         times.close()
     assert told[-1].ratio > 1_000.0 / (perf_counter() - began)
+
+
+def test_of_short_steps_fewer_are_recorded_where_the_budget_is_used_up() -> None:
+    model, x = torch.nn.Sequential(torch.nn.Linear(2, 2)), torch.zeros(1, 2)
+    sgd = torch.optim.SGD(model.parameters(), lr=1e-3)
+    times = ProgramTimes(model, module_nodes(model), 0.02, ModuleClock(model))
+
+    def is_cut() -> bool:
+        for _ in range(50):
+            model(x).sum().backward()
+            sgd.step()
+        times.take()  # On this thread: its CPU time is that of the training.
+        told = list(times.messages(1.0, 0))
+        times.record_next()
+        return bool(told) and times._recorder.governor.share < LEAST_SHARE
+
+    try:
+        wait_until(is_cut, seconds=60)
+    finally:
+        times.close()
 
 
 def too_much_is_recorded(times: ProgramTimes, model: torch.nn.Module, x: torch.Tensor) -> bool:

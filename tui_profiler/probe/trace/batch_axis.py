@@ -30,7 +30,7 @@ from tui_profiler.probe.torch_compat.internals import FakeTensor, tree_leaves, t
 from tui_profiler.probe.trace import failure
 from tui_profiler.probe.trace.fake.data_dependent import Bounds
 from tui_profiler.probe.trace.item_flow import Item, ItemFlow, Mixed, TooLongError, Whole
-from tui_profiler.probe.trace.record import by_other_means, passed
+from tui_profiler.probe.trace.record import passed, with_retry
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trace.trace import Trace, trace
 from tui_profiler.probe.trace.tree import weights
@@ -312,7 +312,12 @@ def _forward(
     def follow(kind: type[ItemFlow], bounds: Bounds) -> tuple[ItemFlow, object]:
         return _followed(kind, model, args, kwargs, bounds, size, until)
 
-    return by_other_means(model, partial(follow, ItemFlow), partial(follow, _FlowAroundCompiler))
+    return with_retry(
+        model,
+        partial(follow, ItemFlow),
+        partial(follow, _FlowAroundCompiler),
+        final=TooLongError,
+    )
 
 
 class _FlowAroundCompiler(ItemFlow):  # type: ignore[no-untyped-call] # torch has no types here

@@ -60,27 +60,36 @@ def record(model: torch.nn.Module, inputs: Inputs, way: Way, name: str) -> Recor
 
 
 def _recorded(model: torch.nn.Module, inputs: Inputs, way: Way, name: str) -> Recording:
-    return by_other_means(
+    return with_retry(
         model,
         lambda bounds: _record(model, inputs, way, name, Recorder, bounds),
         lambda bounds: _record(model, inputs, way, name, RecorderAroundCompiler, bounds),
     )
 
 
-def by_other_means(
+def with_retry(
     model: torch.nn.Module,
     run: Callable[[Bounds], T],
     run_around_compiler: Callable[[Bounds], T],
+    final: type[Exception] | tuple[()] = (),
 ) -> T:
-    """Return what ``run`` does; where the model raised for a reason of ours, of another attempt.
+    """Return the result of ``run``; run once more if the tracer caused the error.
 
-    Where a boolean was read, with the other one; where ``torch.compile`` refused, around it.
+    With the other value if a boolean was read, around the compiler if ``torch.compile`` refused.
+
+    Args:
+        model: whose forward is run.
+        run: the first attempt.
+        run_around_compiler: the second one, if ``torch.compile`` refused.
+        final: errors that are raised at once.
     """
     bounds = Bounds(truth=False)
     is_compiled = any(why_opaque(module) == COMPILED for module in each_module(model))
     with uncompiled() if is_compiled else nullcontext():
         try:
             return run(bounds)
+        except final:
+            raise
         except Exception as error:
             is_refused = asks_for_compiler(error)
             if not (is_refused or bounds.read_a_truth):

@@ -57,7 +57,6 @@ _OF_NOW = (
     messages.Overhead,
     messages.LoopState,
     messages.Sample,
-    messages.Printed,
     messages.StepTimes,
     messages.ModeSeen,
     messages.TrainingStep,
@@ -196,7 +195,7 @@ class Observer:
     def post(self, sample: messages.Sample | messages.Printed) -> None:
         """Have viewers told of a sample, or why there is none, at the next step; any thread.
 
-        It wakes nobody: all figures would be added up twice per second.
+        Does not wake the probe's thread: figures would be aggregated twice per second.
         """
         self._posted.append(sample)
 
@@ -226,6 +225,7 @@ class Observer:
         self._viewers.requests(self._carry_out)
         if not self._viewers:
             self._want_values(0)
+            self._viewers.forget([messages.Printed])  # Nothing is read any more.
             return self._rest()
         # A script's errors are told by what runs it, whatever it has put for the hook.
         out_of_memory.ERRORS.listen(self, hooks=not out_of_memory.ERRORS.is_in_script)

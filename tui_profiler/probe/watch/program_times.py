@@ -260,15 +260,20 @@ class ProgramTimes:
             self._is_cold_new &= not or_cold
             yield from self._recorder.figures(at, dropped + self._misdated, or_cold=or_cold)
         # Once: of two that wait for a viewer, one counts as dropped.
-        # 0 where it is not known.
-        step_seconds = (self._training.decides and self._step_recorder.usual_seconds) or inf
-        if (is_new or of_training) and (found := self._recorder.govern(step_seconds)) is not None:
+        if (is_new or of_training) and (found := self._recorder.govern(self._step_seconds)):
             yield found
+            self._step_recorder.decide_if_more()
         if not is_new:
             return
         if self._windows.is_due:
             self._open_window()
         yield from self._windows.messages(at)
+
+    @property
+    def _step_seconds(self) -> float:
+        """What a step of training takes; infinite where none are recorded, or it is not known."""
+        usual = self._step_recorder.usual_seconds
+        return usual if self._training.decides and usual > 0.0 else inf
 
     def _open_window(self) -> None:
         if self._training.decides and not self._windows.wants_memory_next:
@@ -280,7 +285,7 @@ class ProgramTimes:
 def _telling_seconds(clock: ModuleClock) -> float:
     """Return what it took so far to tell of backward passes, optimizers and the device."""
     detail = 0.0 if clock.device is None else clock.device.detail_seconds
-    return ENGINE.spent + MARKS.spent + clock.search_seconds + detail
+    return ENGINE.spent + MARKS.spent + clock.search_seconds + clock.noting_seconds + detail
 
 
 class _Credit:

@@ -89,6 +89,16 @@ def test_times_of_passes_stay_together_where_more_were_kept_than_there_is_room_f
     assert times == sorted(times)
 
 
+def test_where_someone_elses_replacement_stays_nothing_is_kept_once_none_listens() -> None:
+    engine, nobody = Engine(), Told()
+    engine.listen(nobody, needs_all=False)
+    engine.be_brief()
+    run = engine._observed(lambda: None)  # Which another one calls, for ever.
+    engine.leave(nobody)
+    run()
+    assert not engine.brief
+
+
 def loss_of(model: nn.Module) -> torch.Tensor:
     return model(torch.randn(4, 8)).square().mean()
 

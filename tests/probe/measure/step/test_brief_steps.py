@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
+from threading import Thread, get_ident
 
 import pytest
 import torch
@@ -84,7 +84,6 @@ def test_every_step_counts_and_one_in_so_many_is_recorded() -> None:
 def test_what_keeping_times_costs_is_counted_and_a_small_part_of_steps() -> None:
     net = Net(Spent())
     sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
-    began = perf_counter()
 
     def step() -> None:
         sgd.zero_grad()
@@ -93,14 +92,90 @@ def test_what_keeping_times_costs_is_counted_and_a_small_part_of_steps() -> None
 
     with watched(net, governor=seldom()) as watching:
         settle(watching, step)
-        counted = watching.steps.brief_seconds
+        training = watching.steps
+        training._brief_step_seconds = 1e-9
+        counted, most = training.brief_seconds, BRIEF_SHARE * training._lengths.p50
         for _ in range(6 * APART):
             step()
         watching.take()
-        found = watching.steps.brief_seconds
-    assert found > counted
-    # Of twice the time: the median of steps, times their number, may be more than their sum.
-    assert found <= 2 * BRIEF_SHARE * (perf_counter() - began)
+        found = training.brief_seconds - counted
+        assert 40e-9 < found < 61e-9, "of most of the steps"
+        training._brief_step_seconds = 1.0
+        counted, most = training.brief_seconds, BRIEF_SHARE * training._lengths.p50
+        for _ in range(6 * APART):
+            step()
+        watching.take()
+        found = training.brief_seconds - counted
+        assert 40 * most < found < 61 * most
+
+
+def test_what_other_threads_do_belongs_to_no_step() -> None:
+    """Of the thread that trains only times are kept; of others everything is told as usual."""
+    spent = Spent()
+    net, other = Net(spent), Net(spent)
+    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+    data, others_data = batches(spent), batches(spent)
+
+    def step() -> None:
+        sgd.zero_grad()
+        net(next(data)).sum().backward()
+        sgd.step()
+
+    def elsewhere() -> None:
+        other(next(others_data)).sum().backward()
+
+    def on_another_thread(run: Callable[[], None]) -> None:
+        thread = Thread(target=run)
+        thread.start()
+        thread.join()
+
+    with watched(net, governor=seldom()) as watching:
+        settle(watching, step)
+        brief_step(watching, step)
+        watching.take()
+        recorder = watching.recorder
+        on_another_thread(elsewhere)
+        assert [mark.kind for mark in recorder.marks] == ["data"]
+        assert len(recorder.passes) == 1
+        assert {mark.thread for mark in recorder.marks} != {get_ident()}
+        watching.take()
+        counted = watching.steps.steps
+        # The program trains on another thread from now on.
+        on_another_thread(lambda: [step() for _ in range(3 * APART)] and None)
+        watching.take()
+        assert watching.steps.steps >= counted + 3 * APART - 2
+        assert recorder.thread != get_ident()
+
+
+def test_longer_steps_are_recorded_soon_though_many_short_ones_were_to_pass() -> None:
+    net = nn.Linear(WIDTH, WIDTH)
+    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+    governor = seldom()
+
+    def step() -> None:
+        net(torch.ones(2, WIDTH)).sum().backward()
+        sgd.step()
+
+    with watched(net, governor=governor) as watching:
+        settle(watching, step)
+        governor.share = 1e-6
+        for _ in range(2 * APART):
+            step()
+        recorder = watching.recorder
+        assert recorder._brief is not None
+        assert recorder._brief.left > 1_000
+        governor.share = 1.5e-6
+        recorder.decide_if_more()
+        assert recorder._brief.left > 1_000
+        step()
+        assert recorder._brief.left > 1_000
+        governor.share = 0.1
+        recorder.decide_if_more()
+        recorded = 0
+        for _ in range(3 * APART):
+            step()
+            recorded += recorder.is_recorded
+    assert 2 <= recorded <= 4
 
 
 def test_a_slow_step_is_told_with_its_parts() -> None:

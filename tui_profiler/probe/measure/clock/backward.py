@@ -57,19 +57,18 @@ LONGEST_TOLD = 100e-6
 
 
 _HERE: Variable[object] = own_variable("here", None, is_inherited=threads_inherit())
-"""What stands for the present thread; None where nothing does yet."""
+"""Object that identifies the current thread; None until ``present_thread`` was called on it."""
 here = _HERE.get
-"""Returns that. Comparing it is faster than comparing two of ``get_ident``: 0.6 for 2.3 us where
-caches are cold, as they are at the end of a pass."""
+"""Returns it. With cold caches, as at the end of a pass, comparing objects takes 1 us and comparing
+two results of ``get_ident`` 2.3 us."""
 NOBODY = object()
-"""Stands for no thread."""
+"""Identifies no thread."""
 
 
 def present_thread() -> object:
-    """Return what stands for this thread, in ``here`` too from now on.
+    """Return the object that identifies this thread; ``here`` returns it from now on.
 
-    A thread that is given a copy of this one's context (``asyncio.to_thread``) is not told apart
-    from it.
+    A thread that runs in a copy of this one's context (``asyncio.to_thread``) has the same.
     """
     found = here()
     if found is None:

@@ -236,6 +236,11 @@ class Watching:
         """What it took so far to tell forwards as traced from others, and what threads use."""
         return self._asking_seconds + self._usage.spent + self._tokens.spent
 
+    @property
+    def noting_seconds(self) -> float:
+        """What it took so far to note what a thread used at the ends of steps not recorded."""
+        return self._usage.noted
+
     def close(self) -> None:
         """Record nothing any more, and forget what was recorded."""
         self._is_open = False
@@ -463,7 +468,7 @@ class Watching:
         return self._usage.read()
 
     def noting_usage(
-        self, note: Callable[[tuple[float, Reading]], object]
+        self, note: Callable[[float | tuple[float, Reading]], object]
     ) -> Callable[[float], None]:
         """Return what notes a second with what this thread used until then."""
         return self._usage.noting(note)

@@ -187,7 +187,7 @@ class ModuleClock:
         return None if (watching := self._watching) is None else watching.read_usage()
 
     def noting_usage(
-        self, note: Callable[[tuple[float, Reading]], object]
+        self, note: Callable[[float | tuple[float, Reading]], object]
     ) -> Callable[[float], None] | None:
         """Return what notes a second with what this thread used; None outside of a period."""
         return None if (watching := self._watching) is None else watching.noting_usage(note)
@@ -221,6 +221,11 @@ class ModuleClock:
     def asking_seconds(self) -> float:
         """What it took in this period to tell forwards as traced from others."""
         return watching.asking_seconds if (watching := self._watching) else 0.0
+
+    @property
+    def noting_seconds(self) -> float:
+        """What it took in this period to read usage at the ends of steps not recorded."""
+        return watching.noting_seconds if (watching := self._watching) else 0.0
 
     def install(self, instead_of: tuple[Call, Call] | None = None) -> None:
         """Begin a watching period; nothing happens where one has begun.

@@ -35,7 +35,8 @@ T_OF_SIX = 2.571
 LEAST_SHARE = 1 / 200
 """A forward in so many is recorded at least, or the figures would stand still."""
 ENOUGH_PER_SECOND = 1.0
-"""Steps of training are recorded where the budget is used up: each has to be added up, too."""
+"""Training steps per second that this and ``LEAST_ROOM`` ask for at most: adding up a recorded step
+costs time as well."""
 LEAST_ROOM = 1 / 20
 """Part of the budget that is always available for recording: on a busy machine the other costs
 would use all that is planned, and a training of 30 steps per second was recorded 18 to 24 times a

@@ -226,6 +226,8 @@ class ThreadUsageReader:
         self.spent = 0.0
         """Seconds that readings took; where one was longer than ``UNDISTURBED``, it waited for a
         core in the rest."""
+        self.noted = 0.0
+        """The same of ``noting``."""
 
     def read(self) -> Reading:
         """Return what the calling thread has used since it began."""
@@ -246,16 +248,20 @@ class ThreadUsageReader:
         self.spent += min(own.reading_took, UNDISTURBED)
         return found
 
-    def noting(self, note: Callable[[tuple[float, Reading]], object]) -> Callable[[float], None]:
+    def noting(
+        self, note: Callable[[float | tuple[float, Reading]], object]
+    ) -> Callable[[float], None]:
         """Return what notes a second just read, with what this thread used until then.
 
-        It is called on this thread only, at the ends of steps that are not recorded. It tells the
-        same as ``read``, but that waiting may be of up to ``MOST_UNREAD`` before: a thread that was
-        off its core for no longer since has not waited longer. Behind a step that has thrown
-        everything out of the caches, each call of a function costs some microseconds and the file
+        It is called at the ends of steps that are not recorded; on another thread it notes the
+        second alone. It tells the same as ``read``, but that waiting may be of up to
+        ``MOST_UNREAD`` before: a thread that was off its core for no longer since has not waited
+        longer. Behind a step that has thrown everything out of the caches, each call of a function
+        costs some microseconds and the file
         30. Here are neither where nothing happened: 22 us for 45 of a transformer's step of 12 ms.
         """
         own, collector, clock = self.schedstat(), self._collector, self._clock
+        thread = threading.get_ident()
         ended = collector.ended
         counters = dynamo_counters()
         off_core = clock() - thread_time()
@@ -263,6 +269,9 @@ class ThreadUsageReader:
 
         def note_at(second: float) -> None:
             nonlocal counters, off_core
+            if threading.get_ident() != thread:
+                note(second)
+                return
             used, on_core = getrusage(RUSAGE_THREAD), thread_time()
             if second - on_core - off_core > MOST_UNREAD:
                 own.read(used.ru_nvcsw + used.ru_nivcsw)
@@ -273,7 +282,7 @@ class ThreadUsageReader:
             collecting = collector.seconds if ended else collector.added
             compiled = frames.get("total", 0) if frames else 0
             note((second, (used, on_core, own.told, collecting, compiled)))
-            self.spent += min(clock() - second, UNDISTURBED)
+            self.noted += min(clock() - second, UNDISTURBED)
 
         return note_at
 

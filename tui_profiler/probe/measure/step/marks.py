@@ -62,7 +62,7 @@ Call: TypeAlias = Callable[..., Any]
 
 CLIPPING = ("clip_grad_norm_", "_get_total_norm", "_clip_grads_with_norm_")
 MOST_OPTIMIZERS = 64
-"""That are kept in mind, weakly."""
+"""That are kept in mind, weakly: the newest."""
 MOST_FRAMES = 16
 """Between the step of an optimizer and that of its base class."""
 COMPILED = "the program's optimizer step is compiled"
@@ -107,7 +107,7 @@ class BriefMarks:
     def __init__(self, subject: int, steps: int, end: Callable[[float], object]) -> None:
         self.thread = get_ident()
         self.here = present_thread()
-        """What stands for that thread."""
+        """What identifies that thread (``present_thread``)."""
         self.subject = subject
         self.stepped: Callable[[], object] = _nothing
         """Returns the optimizer."""
@@ -310,7 +310,7 @@ class StepMarks:
     def _before_step(self, stepped: optimizer.Optimizer, args: object, kwargs: object) -> None:
         if is_dynamo_compiling():
             return
-        # Three comparisons of objects: those of numbers take 2 us each where caches are cold.
+        # Objects are compared: comparing numbers takes 2 us each with cold caches.
         if (brief := self._brief) is not None:
             if brief.stepped() is stepped and not brief.began and here() is brief.here:
                 brief.began = perf_counter()
@@ -336,18 +336,18 @@ class StepMarks:
 
     def _keep(self, stepped: optimizer.Optimizer) -> None:
         kept, key = self._stepped, id(stepped)
-        if len(kept) < MOST_OPTIMIZERS:
-            kept[key] = (
-                weakref.ref(stepped, lambda _: kept.pop(key, None)),
-                optimizer_settings(stepped),
-            )
+        if len(kept) >= MOST_OPTIMIZERS:
+            kept.pop(next(iter(kept), 0), None)
+        kept[key] = (
+            weakref.ref(stepped, lambda _: kept.pop(key, None)),
+            optimizer_settings(stepped),
+        )
 
     def _after_step(self, stepped: optimizer.Optimizer, args: object, kwargs: object) -> None:
         if is_dynamo_compiling():
             return
         ended, brief = perf_counter(), self._brief
-        # Of this thread: a step on another one has ended it (``_meet``).
-        if brief is not None and brief.stepped() is stepped:
+        if brief is not None and brief.stepped() is stepped and here() is brief.here:
             began, brief.began = brief.began, 0.0
             if began and next(brief.steps, brief) is None:
                 self._brief_steps.append((began, ended))

@@ -13,6 +13,7 @@
 
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from threading import get_ident
 from time import perf_counter
 from typing import NamedTuple, Protocol, TypeAlias
@@ -36,6 +37,8 @@ MOST_PASSES = 10_000
 MOST_ENDS = 10_000
 FIRST_STEPS = 9
 """Recorded all, so that figures are there at once; what they cost counts afterwards."""
+MORE_FACTOR = 2.0
+"""Times the share that was to be recorded, from which on it is decided anew."""
 LEAST_READ_SECONDS = 2e-3
 """Of a step, for what its thread used to be read where it is recorded."""
 LEAST_READ_ALWAYS_SECONDS = 10e-3
@@ -141,6 +144,8 @@ class StepRecorder:
         self._governor = governor
         self._brief: BriefMarks | None = None
         """Steps that only times are kept of, from the present one on."""
+        self._brief_share = inf
+        """That was to be recorded when they were decided on."""
         self.marks: deque[Mark] = deque(maxlen=MOST_MARKS)
         self.passes: deque[Pass] = deque(maxlen=MOST_PASSES)
         self.ends: deque[End | BriefEnd] = deque(maxlen=MOST_ENDS)
@@ -263,6 +268,15 @@ class StepRecorder:
         if brief is not None:
             brief.stop()
 
+    def decide_if_more(self) -> None:
+        """Decide anew where far more are to be recorded than when it was decided: steps got longer.
+
+        Else as many would go by as when they were short.
+        """
+        governor = self._governor
+        if governor is not None and governor.share > MORE_FACTOR * self._brief_share:
+            self.decide_next()
+
     def stop_driving(self) -> None:
         """Let the clock decide again which forwards are recorded: no step has ended for long."""
         self.is_driving = self._is_recorded = False
@@ -314,6 +328,7 @@ class StepRecorder:
         end: Callable[[float], object] = self.ends.append
         if self.usual_seconds >= LEAST_READ_ALWAYS_SECONDS:
             end = self._clock.noting_usage(self.ends.append) or end
+        self._brief_share = governor.share
         self._brief = brief = BriefMarks(subject, steps, end)
         MARKS.be_brief(brief)
         ENGINE.be_brief()
