@@ -8,16 +8,30 @@ from threading import Thread, get_ident
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
-from tests.probe.measure.step.loops import WIDTH, Net, Spent, Watched, batches, optimizer, watched
+from tests.probe.measure.step.loops import (
+    WIDTH,
+    Data,
+    Net,
+    Spent,
+    Watched,
+    batches,
+    optimizer,
+    watched,
+)
 from tests.probe.measure.step.test_recorder import calls_of_ours
 from tui_profiler.messages import Unknown
 from tui_profiler.probe.measure.clock.backward import BackwardPasses
 from tui_profiler.probe.measure.clock.overhead_budget import Governor
+from tui_profiler.probe.measure.step.marks import MARKS
 from tui_profiler.probe.measure.step.steps import BRIEF_SHARE, LEAST_FOR_SLOW
+from tui_profiler.probe.process.yielding import pause
 
 APART = 10
 """One step in so many is recorded."""
+APART_SECONDS = 0.5
+"""Longer than a step is on a busy machine."""
 
 
 def seldom() -> Governor:
@@ -140,11 +154,58 @@ def test_what_other_threads_do_belongs_to_no_step() -> None:
         assert {mark.thread for mark in recorder.marks} != {get_ident()}
         watching.take()
         counted = watching.steps.steps
-        # The program trains on another thread from now on.
+        step()
+        step()
+        pause(APART_SECONDS)
+        # The program trains on another thread from now on: between its first step there and the
+        # last one here is no step.
         on_another_thread(lambda: [step() for _ in range(3 * APART)] and None)
         watching.take()
-        assert watching.steps.steps >= counted + 3 * APART - 2
+        assert watching.steps.steps == counted + 2 + 3 * APART - 1
+        assert max(watching.steps._lengths._last) < APART_SECONDS
         assert recorder.thread != get_ident()
+
+
+def test_of_steps_far_longer_than_others_one_that_waited_for_its_batch_is_usual() -> None:
+    spent = Spent()
+    net, items = Net(spent), Data(spent)
+    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+    data = iter(DataLoader(items, batch_size=2))
+    logged = [0.0]
+
+    def log() -> None:
+        pause(logged[0])
+
+    def step() -> None:
+        sgd.zero_grad()
+        net(next(data)).sum().backward()
+        sgd.step()
+        log()
+
+    with watched(net, governor=seldom()) as watching:
+        for _ in range(LEAST_FOR_SLOW):
+            step()
+        watching.take()
+        lines = watching.steps._lines
+        for waits in ("data", "log"):
+            brief_step(watching, step)
+            watching.take()
+            watching.slow.clear()
+            known = len(lines._are_untold)
+            items.seconds = APART_SECONDS if waits == "data" else 0.0
+            logged[0] = 2 * APART_SECONDS if waits == "log" else 0.0
+            step()
+            items.seconds = logged[0] = 0.0
+            step()
+            told = watching.take()
+            assert told is not None
+            own = max(list(watching.steps._lengths._own)[-2:])
+            assert (own >= APART_SECONDS) == (waits == "log")
+            assert len(lines._are_untold) == known + 2
+            (slow,) = watching.slow
+            assert slow.seconds >= APART_SECONDS
+    assert "log" in {one.function.split(".")[-1] for one in slow.lines}
+    assert "log" not in {one.function.split(".")[-1] for one in told.lines}, "of the usual ones"
 
 
 def test_longer_steps_are_recorded_soon_though_many_short_ones_were_to_pass() -> None:
@@ -282,6 +343,7 @@ def test_a_second_optimizer_has_all_told_again() -> None:
             watching.take()
         assert watching.steps.steps == pytest.approx(counted + 20 * APART, abs=2)
         assert watching.recorder.ends_at == id(second), "the later one"
+        assert not MARKS.can_be_brief(id(first)), "another one steps beside it"
 
 
 def test_steps_are_told_of_again_where_watching_ends_while_one_ends() -> None:

@@ -40,6 +40,7 @@ from tui_profiler.probe.measure.clock.aggregate import quantiles, thread_time
 from tui_profiler.probe.measure.clock.backward import ENGINE
 from tui_profiler.probe.measure.clock.call_recorder import OtherCall
 from tui_profiler.probe.measure.clock.clock import ModuleClock
+from tui_profiler.probe.measure.clock.device_clock import DeviceClock
 from tui_profiler.probe.measure.clock.forward import Forward
 from tui_profiler.probe.measure.clock.graph_marks import Reached
 from tui_profiler.probe.measure.clock.overhead_budget import StepCost, marked_call_seconds
@@ -356,6 +357,36 @@ class _Row:
         self.ends: list[End | BriefEnd] = []
 
 
+class _Ends:
+    """Ends of steps as they were told, with their threads."""
+
+    def __init__(self) -> None:
+        self._ahead: deque[End | BriefEnd] = deque()
+        """That a device has not come to."""
+        self._thread = 0
+
+    def reached(
+        self, ends: Iterable[End | BriefEnd], device: DeviceClock | None
+    ) -> Iterator[tuple[End | BriefEnd, int]]:
+        """Yield those that the device has come to, all without one; and on which thread each was.
+
+        Ends that only times are kept of follow one that was told, on the same thread.
+        """
+        self._ahead += ends
+        while self._ahead:
+            first = self._ahead[0]
+            if isinstance(first, End):
+                mark = first.mark
+                if device is not None and mark is not None and not device.is_reached(mark):
+                    return
+                self._thread = first.thread
+            yield self._ahead.popleft(), self._thread
+
+    def clear(self) -> None:
+        """Forget those that a device has not come to."""
+        self._ahead.clear()
+
+
 class _Lately:
     """Which forwards the last recorded steps had."""
 
@@ -482,8 +513,7 @@ class TrainingSteps:
         self._sampler = LineSampler(budget)
         self._waiting = _Waiting()
         self._brief = _BriefTimes()
-        self._ends: deque[End] = deque()
-        """That a device has not come to."""
+        self._ends = _Ends()
         self._collectives: PendingCollectives | None = None
         self._before: End | None = None
         self._seen: set[str] = set()
@@ -623,9 +653,8 @@ class TrainingSteps:
         self._take_told()
         self._is_timed = False
         row = _Row()
-        for end in self._reached(ends):
+        for end, thread in self._ends.reached(ends, self._clock.device):
             if not isinstance(end, End) or end.is_plain:
-                thread = end.thread if isinstance(end, End) else recorder.thread
                 if row.thread not in (0, thread):
                     self._add_row(row)
                     row = _Row()
@@ -811,20 +840,6 @@ class TrainingSteps:
         told = self._waiting.spans.between(began, ended)
         found = [span for one, span in told if one == thread]
         return found + self._brief.inside(began, ended)
-
-    def _reached(self, ends: Iterable[End | BriefEnd]) -> Iterator[End | BriefEnd]:
-        """Yield the ends of steps that a device has come to; without one, all."""
-        device = self._clock.device
-        if device is None:
-            yield from ends
-            return
-        thread = self._recorder.thread
-        self._ends += (_as_end(one, thread) for one in ends)
-        while self._ends:
-            mark = self._ends[0].mark
-            if mark is not None and not device.is_reached(mark):
-                return
-            yield self._ends.popleft()
 
     def _forget(self) -> None:
         """Drop what was told since the last end of a step."""
