@@ -260,8 +260,9 @@ class ProgramTimes:
             self._is_cold_new &= not or_cold
             yield from self._recorder.figures(at, dropped + self._misdated, or_cold=or_cold)
         # Once: of two that wait for a viewer, one counts as dropped.
-        if (is_new or of_training) and (found := self._recorder.govern(self._step_seconds)):
-            yield found
+        if is_new or of_training:
+            if (found := self._recorder.govern(self._step_seconds)) is not None:
+                yield found
             self._step_recorder.decide_if_more()
         if not is_new:
             return
@@ -271,7 +272,7 @@ class ProgramTimes:
 
     @property
     def _step_seconds(self) -> float:
-        """What a step of training takes; infinite where none are recorded, or it is not known."""
+        """Duration of a training step; infinite if steps are not recorded, or it is unknown."""
         usual = self._step_recorder.usual_seconds
         return usual if self._training.decides and usual > 0.0 else inf
 

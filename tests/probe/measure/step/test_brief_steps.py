@@ -31,7 +31,7 @@ from tui_profiler.probe.process.yielding import pause
 APART = 10
 """One step in so many is recorded."""
 APART_SECONDS = 0.5
-"""Longer than a step is on a busy machine."""
+"""A pause that is longer than any step, even on a busy machine."""
 
 
 def seldom() -> Governor:
@@ -58,6 +58,19 @@ def brief_step(watching: Watched, step: Callable[[], None]) -> None:
             return
         step()
     raise AssertionError("no step is brief")
+
+
+def trained_net() -> tuple[Net, Callable[[], None]]:
+    """Return a module and a function that runs one training step of it."""
+    net = Net(Spent())
+    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+
+    def step() -> None:
+        sgd.zero_grad()
+        net(torch.ones(2, WIDTH)).sum().backward()
+        sgd.step()
+
+    return net, step
 
 
 def test_every_step_counts_and_one_in_so_many_is_recorded() -> None:
@@ -96,14 +109,7 @@ def test_every_step_counts_and_one_in_so_many_is_recorded() -> None:
 
 
 def test_what_keeping_times_costs_is_counted_and_a_small_part_of_steps() -> None:
-    net = Net(Spent())
-    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
-
-    def step() -> None:
-        sgd.zero_grad()
-        net(torch.ones(2, WIDTH)).sum().backward()
-        sgd.step()
-
+    net, step = trained_net()
     with watched(net, governor=seldom()) as watching:
         settle(watching, step)
         training = watching.steps
@@ -157,8 +163,8 @@ def test_what_other_threads_do_belongs_to_no_step() -> None:
         step()
         step()
         pause(APART_SECONDS)
-        # The program trains on another thread from now on: between its first step there and the
-        # last one here is no step.
+        # Training continues on another thread: the time between the last step here and the first
+        # one there is not counted as a step.
         on_another_thread(lambda: [step() for _ in range(3 * APART)] and None)
         watching.take()
         assert watching.steps.steps == counted + 2 + 3 * APART - 1
@@ -431,14 +437,7 @@ def test_deciding_anew_records_no_more_than_the_share() -> None:
 
 
 def test_every_mark_is_reported_again_once_steps_do_not_decide() -> None:
-    net = Net(Spent())
-    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
-
-    def step() -> None:
-        sgd.zero_grad()
-        net(torch.ones(2, WIDTH)).sum().backward()
-        sgd.step()
-
+    net, step = trained_net()
     with watched(net, governor=seldom()) as watching:
         settle(watching, step)
         brief_step(watching, step)

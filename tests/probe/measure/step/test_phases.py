@@ -186,7 +186,7 @@ def test_steps_far_longer_are_told_with_their_time_and_a_wait_for_a_batch_is_non
 
 
 def is_longer(part: str) -> bool:
-    """Return whether a step counts as far longer if one part of it takes 200 ms more."""
+    """Return whether a step is an outlier if one part of it takes 200 ms longer."""
     spent = Spent()
     net = Net(spent, 2 * MS)
     sgd, fast, slow = optimizer(net, spent), batches(spent), batches(spent, 200 * MS)

@@ -309,7 +309,7 @@ class Governor:
         Args:
             recording: what it costs to record every forward, and nothing else.
             between: what is paid beside it, however few are recorded.
-            step_seconds: of a step of training, where steps are recorded.
+            step_seconds: duration of a training step; infinite if steps are not recorded.
         """
         # By the upper end of the interval: it is a promise, and a median is broken half the time.
         high = max(recording.high, 1e-9)

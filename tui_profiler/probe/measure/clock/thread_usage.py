@@ -256,9 +256,9 @@ class ThreadUsageReader:
         It is called at the ends of steps that are not recorded; on another thread it notes the
         second alone. It tells the same as ``read``, but that waiting may be of up to
         ``MOST_UNREAD`` before: a thread that was off its core for no longer since has not waited
-        longer. Behind a step that has thrown everything out of the caches, each call of a function
-        costs some microseconds and the file
-        30. Here are neither where nothing happened: 22 us for 45 of a transformer's step of 12 ms.
+        longer. After a step that has evicted everything from the caches, a function call costs some
+        microseconds and reading the file 30. Neither is done here where nothing happened: 22 us
+        instead of 45, of a transformer's step of 12 ms.
         """
         own, collector, clock = self.schedstat(), self._collector, self._clock
         thread = threading.get_ident()

@@ -138,7 +138,7 @@ class TimeRecorder:
         """Decide anew which share is recorded; return what it costs, None while that is unknown.
 
         Args:
-            step_seconds: of a step of training, where steps are recorded.
+            step_seconds: duration of a training step; infinite if steps are not recorded.
         """
         recording = self._cost.recording()
         if recording is not None:

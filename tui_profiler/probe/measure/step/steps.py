@@ -775,9 +775,9 @@ class TrainingSteps:
         self._is_new = True
         usual = self._lengths.usual
         told = 0
-        for place in sorted(lines):
+        for place, found in lines.items():  # In the order of samples.
             self._lines.add_none(place - told)
-            self._lines.add(lines[place] if lengths[place] <= usual else _NO_LINES)
+            self._lines.add(found if lengths[place] <= usual else _NO_LINES)
             told = place + 1
         self._lines.add_none(len(lengths) - told)
         own = lengths
