@@ -69,6 +69,9 @@ SETTLING_SECONDS = 5.0
 """Watched before pairs begin: the governor decides, the first steps are recorded all."""
 THREAD_SECONDS = 50e-6
 """Of CPU time that the probe's threads take during a step: from then on they ran beside it."""
+FEWER, LEAST_PAIRS = 6, 12
+"""Of ``every step``, ``hooks`` and ``profiler``, which cost several times as much, one in so many
+pairs is run, but not fewer than the second number."""
 PRODUCT_BUDGET = 0.02
 BUDGETS = {"200 tiny layers": 0.10}
 
@@ -352,10 +355,11 @@ def row(name: str, trained: Trained, seconds: float, pairs: int) -> bool:
     steps = max(int(seconds / run(trained, plain, 5).wall), 3)
     print(f"{name}: {run(trained, plain, steps).wall * 1e3:.2f} ms a step, {pairs} x {steps}")
     is_within = watched(trained, nodes, steps, pairs, BUDGETS.get(name, PRODUCT_BUDGET))
-    every_step(trained, nodes, steps, pairs)
+    fewer = max(pairs // FEWER, min(pairs, LEAST_PAIRS))
+    every_step(trained, nodes, steps, fewer)
     for way, on in (("hooks", lambda: hooks(trained)), ("profiler", profiler)):
         try:
-            told(way, compared(trained, (plain, on), steps, pairs))
+            told(way, compared(trained, (plain, on), steps, fewer))
         except RuntimeError as error:
             print(f"  {way:11}raise: {str(error).partition('.')[0]}")
     return is_within

@@ -72,6 +72,8 @@ def test_each_part_takes_what_the_program_spent_in_it(longest: str) -> None:
         told = run(watching, spent, step)
         agrees(told.parts, spent, told.recorded, ("data", *PARTS))
         assert told.parts.other * told.recorded >= spent.inside["other"]
+        share = told.parts.other / told.seconds
+        assert watching.steps._sampler.other_share == pytest.approx(share, abs=0.1), "samples by it"
         assert told.ended_by == "optimizer"
         assert (told.forwards, told.passes, told.updates) == (1, 1, 1)
         known = [part for part in _figures(told.parts) if not isinstance(part, Unknown)]

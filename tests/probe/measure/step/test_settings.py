@@ -18,6 +18,8 @@ from tui_profiler.messages import LoaderSettings, OptimizerSettings, TrainingSte
 from tui_profiler.messages.training import LONGEST_LINE, StepParts
 from tui_profiler.probe.measure.step.marks import loader_settings, optimizer_settings
 from tui_profiler.probe.measure.step.source_lines import (
+    LARGE_OTHER,
+    LEAST_FACTOR,
     LEAST_PAUSE_SECONDS,
     SHARE_LATER,
     SHARE_OF_BUDGET,
@@ -165,3 +167,12 @@ def test_the_stack_is_read_less_often_once_lines_are_known() -> None:
     assert 3e-4 / first == pytest.approx(SHARE_OF_BUDGET * 0.02)
     assert 3e-4 / pause_seconds(3e-4, 0.02, is_late=True) == pytest.approx(SHARE_LATER * 0.02)
     assert pause_seconds(1e-9, 0.02, is_late=False) == pytest.approx(LEAST_PAUSE_SECONDS)
+
+
+def test_the_stack_is_read_less_often_where_little_is_outside_the_named_parts() -> None:
+    def share(other: float) -> float:
+        return 3e-4 / pause_seconds(3e-4, 0.02, other, is_late=False) / 0.02
+
+    assert share(1.0) == share(LARGE_OTHER) == pytest.approx(SHARE_OF_BUDGET)
+    assert share(LARGE_OTHER / 2) == pytest.approx(SHARE_OF_BUDGET / 2)
+    assert share(0.0) == pytest.approx(LEAST_FACTOR * SHARE_OF_BUDGET), "of slow steps"

@@ -51,7 +51,7 @@ UNDISTURBED = 50e-6
 """Seconds: a reading that took longer was interrupted (rule 3)."""
 TRIES = 3
 MOST_UNREAD = 0.2e-3
-"""Seconds that a thread was off its core since its ``schedstat`` was read: 2 % of the shortest step
+"""Seconds that a thread was off its core since its ``schedstat`` was read: 1 % of the shortest step
 at whose end it is (``LEAST_READ_ALWAYS_SECONDS``)."""
 _MOST_COLLECTIONS = 1_000
 """Between two readings; of more the first ones are not counted."""

@@ -1,9 +1,10 @@
 """Which lines of the program the thread that trains is in, by samples of its stack.
 
 A thread of ours reads the frames of one other thread, at most fifty times per second and no more
-often than a part of the budget allows. Nothing is traced, and no frame is kept. Each sample delays
-the other thread by about ``WAIT_SECONDS``, because it takes the GIL. Without the GIL frames cannot
-be read, and nothing is sampled.
+often than a part of the budget allows; more seldom where ``other``, which the lines divide, is a
+small part of the step. Nothing is traced, and no frame is kept. Each sample delays the other thread
+by about ``WAIT_SECONDS``, because it takes the GIL. Without the GIL frames cannot be read, and
+nothing is sampled.
 """
 
 import linecache
@@ -24,6 +25,9 @@ LEAST_PAUSE_SECONDS = 0.02
 SHARE_OF_BUDGET, SHARE_LATER = 0.1, 0.05
 """The second from ``FIRST_SECONDS`` after the first ``start``: by then most lines are known."""
 FIRST_SECONDS = 60.0
+LARGE_OTHER, LEAST_FACTOR = 0.2, 0.3
+"""Share of ``other`` in a step from which on all of that is used; of less, as much less, but not
+below the second: a slow step may be slow there."""
 MOST_SAMPLES = 10_000
 """That wait to be taken: more than three minutes of them."""
 MOST_FRAMES = 200
@@ -69,6 +73,8 @@ class LineSampler:
         self._watched = 0
         self._began = inf
         """Second of ``time.perf_counter`` of the first ``start``."""
+        self.other_share = 1.0
+        """Of the step, 0 to 1; 1 while it is not known."""
         self.cost_seconds = 0.0
         """What sampling has cost so far."""
 
@@ -112,12 +118,22 @@ class LineSampler:
 
     def _pause_seconds(self, cost_seconds: float) -> float:
         is_late = perf_counter() - self._began > FIRST_SECONDS
-        return pause_seconds(cost_seconds, self._budget, is_late=is_late)
+        return pause_seconds(cost_seconds, self._budget, self.other_share, is_late=is_late)
 
 
-def pause_seconds(cost_seconds: float, budget: float, *, is_late: bool) -> float:
-    """Return how long to wait between two samples that cost this much each."""
+def pause_seconds(
+    cost_seconds: float, budget: float, other_share: float = 1.0, *, is_late: bool
+) -> float:
+    """Return how long to wait between two samples.
+
+    Args:
+        cost_seconds: of one.
+        budget: what watching may cost, as a share.
+        other_share: of the step, 0 to 1.
+        is_late: whether the first seconds are over.
+    """
     share = SHARE_LATER if is_late else SHARE_OF_BUDGET
+    share *= min(max(other_share / LARGE_OTHER, LEAST_FACTOR), 1.0)
     return max(LEAST_PAUSE_SECONDS, cost_seconds / max(share * budget, 1e-6))
 
 

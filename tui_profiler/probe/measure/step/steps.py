@@ -988,6 +988,8 @@ class TrainingSteps:
                 self._brief_step_seconds = BRIEF_FACTOR * brief_step_seconds()
             recorder.is_driving = True
             self._sampler.start(recorder.thread, self._forward_code)
+        if self._set.steps >= LEAST_STEPS:
+            self._sampler.other_share = self._set.mean("other") / self._set.mean("seconds")
         if recorder.is_driving and recorder.next_values is None:
             recorder.next_values = self.values.next_step(self._model(), now)
             if recorder.next_values is not None:
