@@ -174,6 +174,11 @@ ALLOWED: Sequence[Allowed] = (
         _no_module("lightning"),
     ),
     Allowed(
+        "source/test_training_scripts",
+        "torch(tune|ao) is not installed",
+        lambda: _no_module("torchtune")() or _no_module("torchao")(),
+    ),
+    Allowed(
         "probe/measure/step/test_training_programs",
         "accelerate is not installed",
         _no_module("accelerate"),

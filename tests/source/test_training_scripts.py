@@ -41,6 +41,7 @@ def printed(*arguments: object) -> list[str]:
         ("hugging_face_trainer", ("accelerate", "transformers"), True),
         ("accelerate_loop", ("accelerate",), False),
         ("lightning_trainer", ("lightning",), False),
+        ("torchtune_recipe", ("torchtune", "torchao"), True),
     ],
 )
 def test_a_script_ends_as_alone_and_its_steps_are_named(
