@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tui_profiler.figures import units
 from tui_profiler.formatting.text import middle, safe
 from tui_profiler.messages import OtherModel, TrainingStep, Unknown, known
+from tui_profiler.queries.cost.totals import seconds_without_step
 from tui_profiler.queries.panel.state import whole_seconds
 from tui_profiler.queries.training.backward_bound import backward_bound
 from tui_profiler.queries.training.outside_modules import (
@@ -25,7 +26,6 @@ from tui_profiler.queries.training.step import (
     longer_words,
     node_share,
     rates,
-    seconds_without_step,
     step_parts,
     step_verdict,
     timed_backward,

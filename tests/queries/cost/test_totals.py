@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tests.queries.sessions import resnet, session_of, ticked
 from tests.small_model import ACT, CONV, DONE, FC, MEASURED, ROOT, TRACED, folded, tick
+from tests.training_session import step_parts, trained, training_step
 from tui_profiler.messages import (
     Failed,
     LoopState,
@@ -214,3 +215,40 @@ def test_a_throughput_with_forwards_unseen_is_an_estimate_whatever_is_recorded_b
     assert totals.counted_rate(with_gap) == Unknown(totals.ESTIMATED_RATE)
     assert totals.throughput(never_in_a_row) == "–"
     assert totals.counted_rate(never_in_a_row) == Unknown(totals.NONE_IN_A_ROW)
+
+
+def test_the_throughput_of_a_training_is_that_of_its_steps_which_are_all_counted() -> None:
+    """Recorded steps take longer than the others: 200 of 250 forwards per second there."""
+    seen = apply(folded(MEASURED), Overhead(0.01, 0.0, 0.02, pairs=0, share=0.05))
+    told = replace(training_step(step_parts()), per_second=125.0, items=16.0, forwards=2.0)
+    session = trained(told, seen)
+
+    assert totals.throughput(session) == "2.00 Kitems/s"
+    assert totals.counted_rate(session) == 2000.0
+    assert totals.throughput(trained(replace(told, items_error=0.1), seen)) == "~2.00 Kitems/s"
+    unlike = trained(replace(told, forwards=2.1), seen)
+    assert totals.counted_rate(unlike) == Unknown(totals.ESTIMATED_RATE)
+    unknown = trained(replace(told, items=Unknown("its inputs change")), seen)
+    assert totals.throughput(unknown) == "~800 items/s"
+    all_recorded = trained(told, folded(MEASURED))
+    assert totals.throughput(all_recorded) == "800 items/s"
+
+
+def test_without_a_batch_the_forwards_of_steps_are_counted() -> None:
+    seen = apply(folded(MEASURED), Overhead(0.01, 0.0, 0.02, pairs=0, share=0.05))
+    assert seen.model is not None
+    without = replace(seen, model=replace(seen.model, batch=None))
+    told = replace(training_step(step_parts()), per_second=125.0, items=16.0, forwards=2.0)
+
+    assert totals.throughput(trained(told, without)) == "250 it/s"
+
+
+def test_in_a_long_evaluation_the_throughput_is_that_of_its_forwards() -> None:
+    seen = apply(folded(MEASURED), Overhead(0.01, 0.0, 0.02, pairs=0, share=0.05))
+    told = replace(training_step(step_parts()), per_second=125.0, items=16.0)
+    steps = trained(told, replace(seen, loop=None))
+    assert totals.throughput(steps) == "2.00 Kitems/s"
+    assert steps.timings is not None
+    later = apply(steps, replace(steps.timings.tick, at=told.at + 60.0))
+
+    assert totals.throughput(later) == "~800 items/s"

@@ -43,10 +43,21 @@ def batch_axis(model: ModelFacts | None) -> int | Unknown:
 
 
 def is_estimated_rate(session: Session) -> bool:
-    """Tell whether a throughput is put together from a share of a program's own forwards.
+    """Tell whether ``any_rate`` is put together from a share of a program's own forwards.
 
     Those are recorded a few at a time; what passes meanwhile is not seen.
     """
+    if not is_by_share(session):
+        return False
+    training = session.training
+    if training is None or _rate_of_steps(session) is None:
+        return True
+    step = training.step
+    return step.items_error > 0.0 or not step.forwards.is_integer()
+
+
+def is_by_share(session: Session) -> bool:
+    """Tell whether a share of a program's own forwards is recorded, or was in the last seconds."""
     found, tick = session.overhead, session.tick
     if tick is not None and tick.gaps > 0:
         return True
@@ -54,18 +65,49 @@ def is_estimated_rate(session: Session) -> bool:
 
 
 def any_rate(session: Session) -> Figure:
-    """Return items per second, whether counted or estimated."""
+    """Return items per second, whether counted or estimated; forwards where no batch is known.
+
+    In a training of which only some steps are recorded: of its last steps, which are all counted.
+    """
     if session.tick is None:
         return Unknown(why_no_times(session))
     if session.tick.cold:
         return Unknown(COLD_TIMES)
     per_second = session.tick.per_second
+    is_unseen = isnan(per_second) or is_by_share(session)
+    if is_unseen and (of_steps := _rate_of_steps(session)) is not None:
+        return of_steps
     return Unknown(NONE_IN_A_ROW) if isnan(per_second) else per_second
+
+
+def _rate_of_steps(session: Session) -> float | None:
+    """Return items per second by steps of training; None where none ends, or what one has."""
+    if session.training is None:
+        return None
+    step = session.training.step
+    has_batch = session.model is not None and session.model.batch is not None
+    rate, each = known(step.per_second), known(step.items if has_batch else step.forwards)
+    if not rate or not each:
+        return None
+    return None if seconds_without_step(session) else rate * each
 
 
 def has_stopped(idle_seconds: float, per_second: float) -> bool:
     """Tell whether nothing ran for so long that what ran so often before has stopped."""
     return idle_seconds > LEAST_IDLE_SECONDS and idle_seconds * per_second > MOST_MISSED
+
+
+def seconds_without_step(session: Session) -> float:
+    """Return for how long no step has ended, where steps have stopped; else 0.
+
+    A validation has forwards, and no steps. What has ended has stopped by itself: 0.
+    """
+    loop, training = session.loop, session.training
+    is_over = session.is_over or (loop is not None and loop.state == "finished")
+    if training is None or is_over:
+        return 0.0
+    idle, rate = session.heard_at - training.step.at, known(training.step.per_second)
+    return idle if rate is not None and has_stopped(idle, rate) else 0.0
 
 
 def counted_rate(session: Session) -> Figure:

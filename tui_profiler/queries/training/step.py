@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from tui_profiler.figures.units import share as share_text
 from tui_profiler.figures.units import share_cell
 from tui_profiler.messages import Figure, StepParts, TrainingStep, Unknown, known
-from tui_profiler.queries.cost.totals import has_stopped, was_run, why_no_times
+from tui_profiler.queries.cost.totals import was_run, why_no_times
 from tui_profiler.queries.training.outside_modules import outside_words
 from tui_profiler.queries.training.source_lines import line_name
 from tui_profiler.session import Session, Tree
@@ -127,19 +127,6 @@ def per_second(step: TrainingStep, of_a_step: Figure) -> Figure:
     if isinstance(of_a_step, Unknown) or isinstance(step.per_second, Unknown):
         return of_a_step if isinstance(of_a_step, Unknown) else step.per_second
     return of_a_step * step.per_second
-
-
-def seconds_without_step(session: Session) -> float:
-    """Return for how long no step has ended, where steps have stopped; else 0.
-
-    A validation has forwards, and no steps. What has ended has stopped by itself: 0.
-    """
-    loop, training = session.loop, session.training
-    is_over = session.is_over or (loop is not None and loop.state == "finished")
-    if training is None or is_over:
-        return 0.0
-    idle, rate = session.heard_at - training.step.at, known(training.step.per_second)
-    return idle if rate is not None and has_stopped(idle, rate) else 0.0
 
 
 def usual_mean(step: TrainingStep) -> Figure:

@@ -16,8 +16,7 @@ from msgspec import Struct
 
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Unknown
-from tui_profiler.queries.cost.totals import has_stopped
-from tui_profiler.queries.training.step import seconds_without_step
+from tui_profiler.queries.cost.totals import has_stopped, seconds_without_step
 from tui_profiler.reports.json.report import Bottlenecks, Report, report_of
 from tui_profiler.reports.json.sections.energy import Energy, EnergyOfForward
 from tui_profiler.reports.json.sections.generation import Cache, Generation
