@@ -70,8 +70,8 @@ SETTLING_SECONDS = 5.0
 THREAD_SECONDS = 50e-6
 """Of CPU time that the probe's threads take during a step: from then on they ran beside it."""
 FEWER, LEAST_PAIRS = 6, 12
-"""Of ``every step``, ``hooks`` and ``profiler``, which cost several times as much, one in so many
-pairs is run, but not fewer than the second number."""
+"""Of ``every step``, ``hooks`` and ``profiler``, which cost several times as much, one pair in
+``FEWER`` is run, and at least ``LEAST_PAIRS``."""
 PRODUCT_BUDGET = 0.02
 BUDGETS = {"200 tiny layers": 0.10}
 

@@ -1,6 +1,7 @@
 """Training scripts of libraries, unmodified under ``run``: they end as alone, and steps are named.
 
-Losses and weights are compared to the last digit that Python prints, which is every bit of them.
+Losses and weights (of torchtune, gradient norms) are compared to the last digit that Python prints,
+which is every bit of them.
 """
 
 from __future__ import annotations

@@ -217,37 +217,28 @@ def test_a_throughput_with_forwards_unseen_is_an_estimate_whatever_is_recorded_b
     assert totals.counted_rate(never_in_a_row) == Unknown(totals.NONE_IN_A_ROW)
 
 
-def test_the_throughput_of_a_training_is_that_of_its_steps_which_are_all_counted() -> None:
+def test_the_estimated_throughput_of_a_training_is_that_of_its_steps() -> None:
     """Recorded steps take longer than the others: 200 of 250 forwards per second there."""
     seen = apply(folded(MEASURED), Overhead(0.01, 0.0, 0.02, pairs=0, share=0.05))
-    told = replace(training_step(step_parts()), per_second=125.0, items=16.0, forwards=2.0)
-    session = trained(told, seen)
+    assert seen.model is not None
+    eight = replace(seen, model=replace(seen.model, batch=8))
+    told = replace(training_step(step_parts()), per_second=125.0, forwards=2.0)
 
-    assert totals.throughput(session) == "2.00 Kitems/s"
-    assert totals.counted_rate(session) == 2000.0
-    assert totals.throughput(trained(replace(told, items_error=0.1), seen)) == "~2.00 Kitems/s"
-    unlike = trained(replace(told, forwards=2.1), seen)
-    assert totals.counted_rate(unlike) == Unknown(totals.ESTIMATED_RATE)
-    unknown = trained(replace(told, items=Unknown("its inputs change")), seen)
-    assert totals.throughput(unknown) == "~800 items/s"
+    assert totals.throughput(trained(told, eight)) == "~2.00 Kitems/s"
+    without = replace(seen, model=replace(seen.model, batch=None))
+    assert totals.throughput(trained(told, without)) == "~250 it/s"
+    unknown = replace(told, per_second=Unknown("no step has ended"))
+    assert totals.throughput(trained(unknown, seen)) == "~800 items/s"
     all_recorded = trained(told, folded(MEASURED))
     assert totals.throughput(all_recorded) == "800 items/s"
-
-
-def test_without_a_batch_the_forwards_of_steps_are_counted() -> None:
-    seen = apply(folded(MEASURED), Overhead(0.01, 0.0, 0.02, pairs=0, share=0.05))
-    assert seen.model is not None
-    without = replace(seen, model=replace(seen.model, batch=None))
-    told = replace(training_step(step_parts()), per_second=125.0, items=16.0, forwards=2.0)
-
-    assert totals.throughput(trained(told, without)) == "250 it/s"
+    assert totals.counted_rate(trained(told, seen)) == Unknown(totals.ESTIMATED_RATE)
 
 
 def test_in_a_long_evaluation_the_throughput_is_that_of_its_forwards() -> None:
     seen = apply(folded(MEASURED), Overhead(0.01, 0.0, 0.02, pairs=0, share=0.05))
-    told = replace(training_step(step_parts()), per_second=125.0, items=16.0)
+    told = replace(training_step(step_parts()), per_second=125.0)
     steps = trained(told, replace(seen, loop=None))
-    assert totals.throughput(steps) == "2.00 Kitems/s"
+    assert totals.throughput(steps) == "~125 items/s"
     assert steps.timings is not None
     later = apply(steps, replace(steps.timings.tick, at=told.at + 60.0))
 

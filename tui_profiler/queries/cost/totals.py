@@ -43,21 +43,10 @@ def batch_axis(model: ModelFacts | None) -> int | Unknown:
 
 
 def is_estimated_rate(session: Session) -> bool:
-    """Tell whether ``any_rate`` is put together from a share of a program's own forwards.
+    """Tell whether a throughput is not that of the last forwards, because not all were recorded.
 
-    Those are recorded a few at a time; what passes meanwhile is not seen.
+    Those of a program are recorded a few at a time; what passes meanwhile is not seen.
     """
-    if not is_by_share(session):
-        return False
-    training = session.training
-    if training is None or _rate_of_steps(session) is None:
-        return True
-    step = training.step
-    return step.items_error > 0.0 or not step.forwards.is_integer()
-
-
-def is_by_share(session: Session) -> bool:
-    """Tell whether a share of a program's own forwards is recorded, or was in the last seconds."""
     found, tick = session.overhead, session.tick
     if tick is not None and tick.gaps > 0:
         return True
@@ -67,29 +56,29 @@ def is_by_share(session: Session) -> bool:
 def any_rate(session: Session) -> Figure:
     """Return items per second, whether counted or estimated; forwards where no batch is known.
 
-    In a training of which only some steps are recorded: of its last steps, which are all counted.
+    An estimate is that of the last steps of training, which are all counted, where there are any.
     """
     if session.tick is None:
         return Unknown(why_no_times(session))
     if session.tick.cold:
         return Unknown(COLD_TIMES)
-    per_second = session.tick.per_second
-    is_unseen = isnan(per_second) or is_by_share(session)
-    if is_unseen and (of_steps := _rate_of_steps(session)) is not None:
+    if is_estimated_rate(session) and (of_steps := _rate_of_steps(session)) is not None:
         return of_steps
+    per_second = session.tick.per_second
     return Unknown(NONE_IN_A_ROW) if isnan(per_second) else per_second
 
 
 def _rate_of_steps(session: Session) -> float | None:
-    """Return items per second by steps of training; None where none ends, or what one has."""
+    """Return items per second by steps of training; None where none ends."""
     if session.training is None:
         return None
     step = session.training.step
-    has_batch = session.model is not None and session.model.batch is not None
-    rate, each = known(step.per_second), known(step.items if has_batch else step.forwards)
-    if not rate or not each:
+    batch = (session.model.batch if session.model is not None else None) or 1
+    # Of as many items as the traced forward, as those of a tick are.
+    rate = known(step.per_second)
+    if not rate or not step.forwards or seconds_without_step(session):
         return None
-    return None if seconds_without_step(session) else rate * each
+    return rate * step.forwards * batch
 
 
 def has_stopped(idle_seconds: float, per_second: float) -> bool:

@@ -31,7 +31,7 @@ from msgspec import Struct
 
 from tui_profiler.messages import NO_FORWARD, Figure, Gpu, Sample, Unknown, known
 from tui_profiler.queries.cost.bound import bound, known_bytes, known_flops, known_macs
-from tui_profiler.queries.cost.totals import is_by_share
+from tui_profiler.queries.cost.totals import is_estimated_rate
 from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
 from tui_profiler.queries.training.step import NodeShare, step_parts, timed_backward
 from tui_profiler.reports.perfetto.packets import Annotations, Unit, Writer
@@ -342,7 +342,7 @@ def machine(writer: Writer, process: int, tracks: Iterator[int], session: Sessio
             _counter(writer, process, tracks, (label, unit, words), points)
     ticks = [timings.tick for timings in session.history.ticks]
     has_items = session.model is not None and session.model.batch is not None
-    rate = "throughput (estimated)" if is_by_share(session) else "throughput"
+    rate = "throughput (estimated)" if is_estimated_rate(session) else "throughput"
     for name, unit, words, values in (
         ("latency p50", Unit.NONE, "ms", [1e3 * tick.latency_p50 for tick in ticks]),
         (rate, Unit.NONE, "items/s" if has_items else "it/s", [tick.per_second for tick in ticks]),

@@ -176,3 +176,7 @@ def test_the_stack_is_read_less_often_where_little_is_outside_the_named_parts() 
     assert share(1.0) == share(LARGE_OTHER) == pytest.approx(SHARE_OF_BUDGET)
     assert share(LARGE_OTHER / 2) == pytest.approx(SHARE_OF_BUDGET / 2)
     assert share(0.0) == pytest.approx(LEAST_FACTOR * SHARE_OF_BUDGET), "of slow steps"
+    sampler = LineSampler(0.02)
+    often = sampler._pause_seconds(3e-4)
+    sampler.other_share = 0.0
+    assert sampler._pause_seconds(3e-4) == pytest.approx(often / LEAST_FACTOR)

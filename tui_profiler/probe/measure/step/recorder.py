@@ -42,7 +42,7 @@ MORE_FACTOR = 2.0
 LEAST_READ_SECONDS = 2e-3
 """Of a step, for what its thread used to be read where it is recorded."""
 LEAST_READ_ALWAYS_SECONDS = 20e-3
-"""Of a step, for it to be read in every step: 46 us of a transformer's."""
+"""Of a step, for it to be read in every step: 25 us of a transformer's."""
 
 
 class Pass(NamedTuple):

@@ -1001,7 +1001,7 @@ class TrainingSteps:
         self._steps = self._recorded_so_far = 0
         self._so_far = [0.0] * len(self._so_far)
         self._lengths, self._set, self._lately = _Lengths(), StepSet(), _Lately()
-        self._lines = _LastLines()
+        self._lines, self._sampler.other_share = _LastLines(), 1.0
         self._slowest, self._slow, self._is_new = 0.0, None, False
         self._forget()
         self._since = perf_counter()
