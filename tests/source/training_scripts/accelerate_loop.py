@@ -14,7 +14,7 @@ data = TensorDataset(torch.randn(3200, 256), torch.randint(10, (3200,)))
 loader = DataLoader(data, 32, shuffle=True)
 model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)
 losses = []
-for _ in range(2):
+for _ in range(8):
     for x, y in loader:
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(x), y)

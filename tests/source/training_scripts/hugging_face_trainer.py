@@ -14,7 +14,7 @@ rows = torch.randint(512, (64, 32))
 with tempfile.TemporaryDirectory() as folder:
     arguments = TrainingArguments(
         output_dir=folder,
-        max_steps=80,
+        max_steps=160,
         per_device_train_batch_size=8,
         report_to=[],
         save_strategy="no",

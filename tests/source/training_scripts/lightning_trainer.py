@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader, TensorDataset
 class Module(lightning.LightningModule):
     def __init__(self) -> None:
         super().__init__()
-        self.encoder = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 16))
-        self.decoder = nn.Sequential(nn.Linear(16, 512), nn.ReLU(), nn.Linear(512, 256))
+        self.encoder = nn.Sequential(nn.Linear(256, 4096), nn.ReLU(), nn.Linear(4096, 16))
+        self.decoder = nn.Sequential(nn.Linear(16, 4096), nn.ReLU(), nn.Linear(4096, 256))
         self.losses: list[float] = []
 
     def training_step(self, batch: list[torch.Tensor], batch_idx: int) -> torch.Tensor:
@@ -27,7 +27,7 @@ class Module(lightning.LightningModule):
 
 lightning.seed_everything(0)
 module = Module()
-data = DataLoader(TensorDataset(torch.randn(3200, 256)), 32, shuffle=True)
+data = DataLoader(TensorDataset(torch.randn(3200, 256)), 64, shuffle=True)
 with tempfile.TemporaryDirectory() as folder:
     trainer = lightning.Trainer(
         default_root_dir=folder,

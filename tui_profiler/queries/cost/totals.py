@@ -43,10 +43,7 @@ def batch_axis(model: ModelFacts | None) -> int | Unknown:
 
 
 def is_estimated_rate(session: Session) -> bool:
-    """Tell whether a throughput is not that of the last forwards, because not all were recorded.
-
-    Those of a program are recorded a few at a time; what passes meanwhile is not seen.
-    """
+    """Return whether a throughput is an estimate: not all forwards of a program were recorded."""
     found, tick = session.overhead, session.tick
     if tick is not None and tick.gaps > 0:
         return True
@@ -54,9 +51,9 @@ def is_estimated_rate(session: Session) -> bool:
 
 
 def any_rate(session: Session) -> Figure:
-    """Return items per second, whether counted or estimated; forwards where no batch is known.
+    """Return items per second, counted or estimated; forwards per second if the batch is unknown.
 
-    An estimate is that of the last steps of training, which are all counted, where there are any.
+    In training the estimate is the rate of the last steps, which are all counted.
     """
     if session.tick is None:
         return Unknown(why_no_times(session))
@@ -69,15 +66,15 @@ def any_rate(session: Session) -> Figure:
 
 
 def _rate_of_steps(session: Session) -> float | None:
-    """Return items per second by steps of training; None where none ends."""
+    """Return items per second by the rate of training steps; None if there are none now."""
     if session.training is None:
         return None
     step = session.training.step
-    batch = (session.model.batch if session.model is not None else None) or 1
-    # Of as many items as the traced forward, as those of a tick are.
     rate = known(step.per_second)
     if not rate or not step.forwards or seconds_without_step(session):
         return None
+    # The batch of the traced forward, as in ``Tick.per_second``.
+    batch = (session.model.batch if session.model is not None else None) or 1
     return rate * step.forwards * batch
 
 

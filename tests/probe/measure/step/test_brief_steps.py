@@ -163,8 +163,7 @@ def test_what_other_threads_do_belongs_to_no_step() -> None:
         step()
         step()
         pause(APART_SECONDS)
-        # Training continues on another thread: the time between the last step here and the first
-        # one there is not counted as a step.
+        # Training moves to another thread: the pause in between is not a step.
         on_another_thread(lambda: [step() for _ in range(3 * APART)] and None)
         watching.take()
         assert watching.steps.steps == counted + 2 + 3 * APART - 1

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from tests.probe.measure.step.loops import WIDTH, Net, Spent, batches, optimizer, watched
 from tests.viewer import wait_until
+from tui_profiler.findings.execution.training import LINE_SHARE
 from tui_profiler.messages import LoaderSettings, OptimizerSettings, TrainingStep
 from tui_profiler.messages.training import LONGEST_LINE, StepParts
 from tui_profiler.probe.measure.step.marks import loader_settings, optimizer_settings
@@ -174,6 +175,7 @@ def test_the_stack_is_read_less_often_where_little_is_outside_the_named_parts() 
         return 3e-4 / pause_seconds(3e-4, 0.02, other, is_late=False) / 0.02
 
     assert share(1.0) == share(LARGE_OTHER) == pytest.approx(SHARE_OF_BUDGET)
+    assert LARGE_OTHER <= LINE_SHARE, "lines of findings are sampled at the full rate"
     assert share(LARGE_OTHER / 2) == pytest.approx(SHARE_OF_BUDGET / 2)
     assert share(0.0) == pytest.approx(LEAST_FACTOR * SHARE_OF_BUDGET), "of slow steps"
     sampler = LineSampler(0.02)

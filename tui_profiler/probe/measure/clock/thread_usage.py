@@ -256,9 +256,9 @@ class ThreadUsageReader:
         It is called at the ends of steps that are not recorded; on another thread it notes the
         second alone. It tells the same as ``read``, but that waiting may be of up to
         ``MOST_UNREAD`` before: a thread that was off its core for no longer since has not waited
-        longer. After a step that has evicted everything from the caches, a function call costs some
-        microseconds and reading the file 30. Neither is done here where nothing happened: 22 us
-        instead of 45, of a transformer's step of 12 ms.
+        longer. With cold caches, as at the end of a step, a function call costs some microseconds
+        and reading the file 30. Both are skipped if nothing happened: 22 us instead of 45, in a
+        transformer's step of 12 ms.
         """
         own, collector, clock = self.schedstat(), self._collector, self._clock
         thread = threading.get_ident()

@@ -1,8 +1,8 @@
 """Which lines of the program the thread that trains is in, by samples of its stack.
 
 The sampling thread reads the frames of one other thread, at most fifty times per second and no more
-often than a part of the budget allows; less often where ``other``, which the lines divide, is a
-small part of the step. Nothing is traced, and no frame is kept. Each sample delays the other thread
+often than a part of the budget allows; less often if ``other``, which the lines divide, is a small
+part of the step. Nothing is traced, and no frame is kept. Each sample delays the other thread
 by about ``WAIT_SECONDS``, because it takes the GIL. Without the GIL frames cannot be read, and
 nothing is sampled.
 """
@@ -26,8 +26,9 @@ SHARE_OF_BUDGET, SHARE_LATER = 0.1, 0.05
 """The second from ``FIRST_SECONDS`` after the first ``start``: by then most lines are known."""
 FIRST_SECONDS = 60.0
 LARGE_OTHER, LEAST_FACTOR = 0.1, 0.3
-"""Below this share of ``other`` in a step the rate is reduced in proportion, at most to the second:
-a slow step may be slow there. From it on a line can be a finding (``LINE_SHARE``)."""
+"""If ``other`` has less than the first share of a step, the sampling rate is reduced in proportion,
+at most to the second times the full rate: a slow step may be slow in ``other``. A finding needs as
+large a share (``LINE_SHARE`` in ``findings/execution/training.py``)."""
 MOST_SAMPLES = 10_000
 """That wait to be taken: more than three minutes of them."""
 MOST_FRAMES = 200
