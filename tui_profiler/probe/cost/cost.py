@@ -27,7 +27,7 @@ from tui_profiler.probe.cost.macs import SPARSE, macs_formula, sparse_product
 from tui_profiler.probe.cost.rollup import SelfCost
 from tui_profiler.probe.cost.traffic import bytes_moved
 from tui_profiler.probe.cost.workspace import workspace_bytes
-from tui_profiler.probe.torch_compat import internals
+from tui_profiler.probe.torch_compat import composite, internals
 
 _COPY = """clone copy _to_copy _copy_from _copy_from_and_resize contiguous to type_as lift
     lift_fresh lift_fresh_copy detach_copy view_copy expand_copy permute_copy transpose_copy
@@ -227,6 +227,8 @@ class _Adding(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # t
     ) -> object:
         """Run one part and count it."""
         keywords = kwargs or {}
+        if composite.is_composite(func, types, args, keywords):
+            return composite.run_parts(self, func, args, keywords)
         result = func(*args, **keywords)
         internals.tree_map_only(internals.FakeTensor, internals.without_address, result)
         call = Call(signature_of(func), args, keywords, tuple(tensors_in(result)))

@@ -20,7 +20,7 @@ from torch.fx import GraphModule, Interpreter
 from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.cost.cost import op_cost
 from tui_profiler.probe.cost.rollup import SelfCost
-from tui_profiler.probe.torch_compat import internals
+from tui_profiler.probe.torch_compat import composite, internals
 from tui_profiler.probe.trace.graph_run import Body
 from tui_profiler.probe.trace.tree.module_stack import ModuleStack
 
@@ -142,9 +142,12 @@ class _Counting(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] #
         args: tuple[object, ...] = (),
         kwargs: dict[str, object] | None = None,
     ) -> object:
-        result = func(*args, **(kwargs or {}))
+        keywords = kwargs or {}
+        if composite.is_composite(func, types, args, keywords):
+            return composite.run_parts(self, func, args, keywords)
+        result = func(*args, **keywords)
         outputs = tuple(tensors_in(result))
-        self.own.take(op_cost(func, args, kwargs or {}, outputs, weights=()))
+        self.own.take(op_cost(func, args, keywords, outputs, weights=()))
         return result
 
 

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from tui_profiler.messages import Attempt, InputSpec, TraceDone, Unknown
 from tui_profiler.probe.cost.call import Call, signature_of, tensors_in
-from tui_profiler.probe.torch_compat import modules, threads
+from tui_profiler.probe.torch_compat import composite, modules, threads
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.forward_kind import Kind, kind_of
 from tui_profiler.probe.torch_compat.internals import Operator
@@ -384,6 +384,8 @@ class _GuardedRecorder(RecorderAroundCompiler):  # type: ignore[no-untyped-call]
         kwargs: dict[str, object] | None = None,
     ) -> object:
         keywords = kwargs or {}
+        if not self.trouble and self._runs_as_parts(func, types, args, keywords):
+            return composite.run_parts(self, func, args, keywords)
         result = func(*args, **keywords)
         if not self.trouble:
             try:
@@ -391,6 +393,19 @@ class _GuardedRecorder(RecorderAroundCompiler):  # type: ignore[no-untyped-call]
             except Exception as error:
                 self.trouble = f"{func}: {type(error).__name__}: {error}"
         return result
+
+    def _runs_as_parts(
+        self,
+        func: Operator,
+        types: Sequence[type],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> bool:
+        try:
+            return composite.is_composite(func, types, args, kwargs)
+        except Exception as error:
+            self.trouble = f"{func}: {type(error).__name__}: {error}"
+            return False
 
     def _note(
         self, func: Operator, args: tuple[object, ...], kwargs: dict[str, object], result: object

@@ -7,6 +7,8 @@
 3. An allocation of no elements, which batch norm makes each time, is left out.
 4. ``aten::detach`` and ``aten::alias`` that autograd's bookkeeping inserts are recorded as the
    views that they are: they cost nothing, and a real run has the same ones.
+5. Composite operators, which arrive whole under ``inference_mode``, are recorded as their parts, as
+   under ``no_grad``.
 """
 
 from collections.abc import Container, Hashable, Iterator, Sequence
@@ -18,7 +20,7 @@ import torch
 from tui_profiler.probe.cost.call import Call, signature_of, tensors_in
 from tui_profiler.probe.cost.cost import CallCosts
 from tui_profiler.probe.cost.rollup import SelfCost
-from tui_profiler.probe.torch_compat import internals
+from tui_profiler.probe.torch_compat import composite, internals
 from tui_profiler.probe.trace.fake.data_dependent import ANSWERED_BEFOREHAND, Bounds
 from tui_profiler.probe.trace.fake.shortcuts import Key, ShapeCache, quick_fake, shortcut
 from tui_profiler.probe.trace.fake.written_buffers import FakeBuffers
@@ -106,6 +108,8 @@ class Recorder(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # 
             return asked.device if type(asked) is internals.FakeTensor else func(*args, **keywords)
         if func is _LAYOUT and isinstance(args[0], torch.Tensor):
             return args[0].layout  # of a jagged tensor: it has no kernel that could be run
+        if composite.is_composite(func, types, args, keywords):
+            return composite.run_parts(self, func, args, keywords)
         call = Call(signature_of(func), args, keywords, ())
         if isinstance(func, internals.HigherOrderOperator):
             inside = inside_of(func, args)

@@ -31,6 +31,7 @@ from tui_profiler.probe.load.inputs.input_tensors import Candidates, forward_par
 from tui_profiler.probe.measure.ceilings.ceilings import kept_ceilings
 from tui_profiler.probe.measure.devices.environment import environment
 from tui_profiler.probe.measure.sampler import Sampler
+from tui_profiler.probe.torch_compat import composite
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import Operator, TorchDispatchMode, storage_key
 from tui_profiler.probe.torch_compat.modules import each_module
@@ -245,6 +246,8 @@ class _KeepsWritten(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch
     ) -> object:
         """Run an operator, unchanged."""
         keywords = kwargs or {}
+        if composite.is_composite(func, types, args, keywords):
+            return composite.run_parts(self, func, args, keywords)
         call = Call(signature_of(func), args, keywords, ())
         written = [one for name in call.signature.written for one in tensors_in(call.get(name))]
         self._snapshot.before_write(t for t in written if storage_key(t) in self._there)
