@@ -11,7 +11,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 
 from tui_profiler.messages import Failed, LoadSpec, Request, Sandbox
 from tui_profiler.probe.measure.devices.machine import free_memory_bytes, memory_group
@@ -20,6 +19,7 @@ from tui_profiler.probe.process.memory_limit import limit_memory
 from tui_profiler.probe.sandbox.broker import CONFINED, TRIAL
 from tui_profiler.probe.sandbox.confinement import ConfinementError, confine
 from tui_profiler.probe.worker.worker import Worker
+from tui_profiler.system import real_time as time
 
 _GRACE_SECONDS = 1.0
 _PR_SET_PDEATHSIG = 1

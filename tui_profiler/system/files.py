@@ -15,8 +15,9 @@ import errno
 import os
 import shutil
 import stat
-import time
 from pathlib import Path
+
+from tui_profiler.system import real_time as time
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -4,7 +4,6 @@ Imports neither torch nor numpy: it runs in the worker while torch is still bein
 the hardware is live from the first frame.
 """
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from tui_profiler.probe.measure.devices.temperature import Thermometer
 from tui_profiler.probe.measure.devices.throttling import ThrottleCounters
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.probe.measure.energy.rapl import Rapl
+from tui_profiler.system import real_time as time
 
 # Over less than this, reading the two clocks one after the other would be in the quotient.
 _LEAST_SECONDS = 0.01

@@ -12,7 +12,6 @@
 
 import math
 import threading
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -30,6 +29,7 @@ from tui_profiler.probe.parameters.subjects import Subject, is_under
 from tui_profiler.probe.parameters.time_slices import Job, SlicedThreads, StoppedError
 from tui_profiler.probe.parameters.values import PIECE_VALUES, Values
 from tui_profiler.probe.process.wire_names import writable
+from tui_profiler.system import real_time as time
 
 CHANGED = "its values changed while they were read"
 

@@ -15,7 +15,6 @@ once. With ``_PROBES`` passes the standard error of the norm is about a fifth.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -35,6 +34,7 @@ from tui_profiler.probe.torch_compat.forward_tokens import CACHES
 from tui_profiler.probe.torch_compat.internals import parameters_of, storage_key
 from tui_profiler.probe.torch_compat.kv_cache import remade, tensors_of
 from tui_profiler.probe.trace.snapshot import Snapshot
+from tui_profiler.system import real_time as time
 
 _PROBES = 12
 _SEED = 20100914

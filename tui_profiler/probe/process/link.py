@@ -11,7 +11,6 @@
 
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -21,6 +20,7 @@ from tui_profiler.connection.wire import MAX_REQUEST_BYTES, WireError, encode, r
 from tui_profiler.probe.process.memory_limit import lift
 from tui_profiler.probe.process.own_socket import OwnSocket
 from tui_profiler.probe.process.yielding import pause
+from tui_profiler.system import real_time as time
 
 _REPLACEABLE = (
     messages.Tick,

@@ -7,10 +7,11 @@ it away at once. Elsewhere, on a thread that was not told so, nothing rests.
 
 import select
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from tui_profiler.system import real_time as time
 
 WORK_SECONDS = 0.0005
 REST_SECONDS = 0.002

@@ -11,13 +11,14 @@ that this needs is here; where one is gone, ``unavailable`` says so and operator
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
+
+from tui_profiler.system import real_time as time
 
 try:
     from torch._C._profiler import _ExperimentalConfig

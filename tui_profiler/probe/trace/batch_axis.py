@@ -9,7 +9,6 @@ Where two inputs of unlike length pass by themselves (points and queries), neith
 list of images is a batch of them if the model returns a list of as many.
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -37,6 +36,7 @@ from tui_profiler.probe.trace.tree import weights
 from tui_profiler.probe.trace.tree.growing_tree import Places
 from tui_profiler.probe.trace.tree.lifetimes import Lifetimes
 from tui_profiler.probe.trace.tree.module_stack import ModuleStack
+from tui_profiler.system import real_time as time
 
 LEAST_SECONDS, TIMES_AS_LONG = 10.0, 6.0
 """All axes are tried in so many seconds, or in so many times what the trace took."""

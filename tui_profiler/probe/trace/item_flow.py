@@ -15,7 +15,6 @@ sizes where the axis is, merged with others or not: sizes that the prime divides
 5. Operators of other libraries may do anything: their outputs are ``Mixed``.
 """
 
-import time
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -24,6 +23,7 @@ import torch
 from tui_profiler.probe.cost.call import Call, tensors_in
 from tui_profiler.probe.torch_compat import internals
 from tui_profiler.probe.trace.recorder import Recorder
+from tui_profiler.system import real_time as time
 
 _Positions: TypeAlias = tuple[object, ...]
 """What tells one tensor of positions from another."""

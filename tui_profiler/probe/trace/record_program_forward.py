@@ -17,7 +17,6 @@ from __future__ import annotations
 import dataclasses
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TypeAlias
@@ -41,6 +40,7 @@ from tui_profiler.probe.trace.tree.growing_tree import Frame, Place, Places
 from tui_profiler.probe.trace.tree.lifetimes import Lifetimes
 from tui_profiler.probe.trace.tree.module_stack import ModuleStack
 from tui_profiler.probe.trace.tree.torchscript import run_as_a_whole
+from tui_profiler.system import real_time as time
 
 Forward: TypeAlias = Callable[..., object]
 

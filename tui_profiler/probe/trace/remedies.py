@@ -9,7 +9,6 @@
 
 import inspect
 import re
-import time
 from collections.abc import Iterator
 from itertools import product
 
@@ -24,6 +23,7 @@ from tui_profiler.probe.load.inputs.input_tensors import ForwardArgument, forwar
 from tui_profiler.probe.trace import tracers
 from tui_profiler.probe.trace.failure import ForwardError, one_line
 from tui_profiler.probe.trace.record import record
+from tui_profiler.system import real_time as time
 
 _MOST_SECONDS, _MOST_TRIED = 5.0, 150
 _MOST_PARAMETERS = 5

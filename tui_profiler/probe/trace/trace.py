@@ -8,7 +8,6 @@
 3. It runs as inference does: no gradients, training flags as they are, fused paths on.
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -43,6 +42,7 @@ from tui_profiler.probe.trace.tree.lifetimes import peak_memory
 from tui_profiler.probe.trace.tree.messages import Frozen
 from tui_profiler.probe.trace.tree.module_stack import LATER
 from tui_profiler.probe.trace.tree.weights import packed_bytes, weight_storages
+from tui_profiler.system import real_time as time
 
 __all__ = ["Trace", "TraceError", "finished", "messages", "trace"]
 

@@ -6,7 +6,6 @@ Failures are results too: a change that is impossible, raises, or runs out of me
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -34,6 +33,7 @@ from tui_profiler.probe.trace.training.targets import WithTargets
 from tui_profiler.probe.trials.kinds import change, optimizer_loop
 from tui_profiler.probe.trials.kinds.table import KINDS
 from tui_profiler.probe.trials.paired_timing import LEAST_PAIRS, Measured, TimedSide, measure, warm
+from tui_profiler.system import real_time as time
 
 _MOST_REASON = 300
 _TELL_SECONDS = 0.25

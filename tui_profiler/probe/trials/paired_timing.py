@@ -9,7 +9,6 @@
    prolonged meanwhile.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -17,6 +16,7 @@ from statistics import median
 from tui_profiler.probe.measure.clock.overhead_budget import interval_of_median
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trials.kinds.change import Side, device_of, wait_for
+from tui_profiler.system import real_time as time
 
 BATCH_SECONDS = 0.05
 MOST_CALLS = 1000

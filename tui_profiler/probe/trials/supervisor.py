@@ -22,7 +22,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from types import TracebackType
 
@@ -32,6 +31,7 @@ from tui_profiler.connection.wire import encode, message_decoder
 from tui_profiler.messages import Message, Request
 from tui_profiler.probe.sandbox.broker import BrokeredTrial
 from tui_profiler.probe.sandbox.confinement import confinement
+from tui_profiler.system import real_time as time
 
 _PREFIX = "tui-profiler-trial-"
 _DONE = "done"

@@ -10,7 +10,6 @@
 """
 
 import signal
-import time
 from collections import deque
 from collections.abc import Sequence
 
@@ -26,6 +25,7 @@ from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trials.kinds.change import ImpossibleError, spare_bytes
 from tui_profiler.probe.trials.kinds.table import KINDS
 from tui_profiler.probe.trials.supervisor import TrialProcess
+from tui_profiler.system import real_time as time
 
 LOOK_SECONDS = 0.05
 """Between two checks of the limits, and of the viewer's requests."""

@@ -13,7 +13,6 @@
 import builtins
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -31,6 +30,7 @@ from tui_profiler.probe.torch_compat.modules import each_module
 from tui_profiler.probe.torch_compat.threads import modules_called, why_not_record
 from tui_profiler.probe.torch_compat.versions import COMPILES_PARTS_ALONE
 from tui_profiler.probe.trace.record_program_forward import LOOP_SECONDS, ProgramForwardRecorder
+from tui_profiler.system import real_time as time
 
 MakesClock: TypeAlias = Callable[[torch.nn.Module, Kind | None, EntryMethod | None], ModuleClock]
 """Makes a clock for a model, for forwards like a recorded one, of a method where that ran."""

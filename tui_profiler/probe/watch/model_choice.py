@@ -8,7 +8,6 @@ one that trains, is no model: what it calls is.
 
 import os
 import sys
-import time
 import types
 import weakref
 from collections import Counter, deque
@@ -32,6 +31,7 @@ from tui_profiler.probe.torch_compat.modules import each_module, each_parameter,
 from tui_profiler.probe.torch_compat.threads import modules_called, without_torch_function
 from tui_profiler.probe.trace.tree.growing_tree import class_name
 from tui_profiler.probe.watch.listener import Loop
+from tui_profiler.system import real_time as time
 
 _MOST_LOOKS = 8
 """For the path of one model: it may be called before it is assigned to a variable."""

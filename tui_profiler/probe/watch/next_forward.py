@@ -1,6 +1,5 @@
 """Which of a program's forwards a tree is made of: the next one, or one of another model."""
 
-import time
 import weakref
 from collections.abc import Callable
 from typing import TypeAlias
@@ -13,6 +12,7 @@ from tui_profiler.probe.trace.record_program_forward import LOOP_SECONDS
 from tui_profiler.probe.trace.tree.growing_tree import class_name
 from tui_profiler.probe.watch.listener import Listener, MakesClock, Methods
 from tui_profiler.probe.watch.model_choice import SETTLED_SECONDS, ModelChoice
+from tui_profiler.system import real_time as time
 
 Wanted: TypeAlias = Callable[[torch.nn.Module], bool]
 Mode: TypeAlias = tuple[bool, bool]

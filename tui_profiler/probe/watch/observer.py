@@ -13,7 +13,6 @@
 
 import math
 import os
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -42,6 +41,7 @@ from tui_profiler.probe.watch.next_forward import Mode, Search, Wanted
 from tui_profiler.probe.watch.program_times import ProgramEnergy, ProgramTimes
 from tui_profiler.probe.watch.rank import rank_of_run
 from tui_profiler.probe.watch.viewers import Viewers
+from tui_profiler.system import real_time as time
 
 ACCEPTS = ("Observe", "TraceAgain", "ReadValues")
 REFUSAL = "read-only: the model runs in your program"

@@ -13,10 +13,8 @@
 """
 
 import sys
-import time
 from collections.abc import Callable, Sequence
 from threading import get_ident
-from time import perf_counter
 from types import TracebackType
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -43,6 +41,8 @@ from tui_profiler.probe.trace.out_of_memory import (
     under_way,
     wanted_bytes,
 )
+from tui_profiler.system import real_time as time
+from tui_profiler.system.real_time import perf_counter
 
 RESERVE_BYTES = 4 << 20
 """Four arenas of Python's allocator; never touched, so no memory is used for it."""

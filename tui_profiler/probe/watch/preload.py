@@ -19,7 +19,6 @@ import gc
 import struct
 import sys
 import threading
-import time
 import warnings
 
 import torch
@@ -38,6 +37,7 @@ from tui_profiler.probe.measure.sampler import Sampler
 from tui_profiler.probe.trace.record_program_forward import ProgramForwardRecorder
 from tui_profiler.probe.trace.trace import messages
 from tui_profiler.probe.watch.model_facts import facts_of, greeting
+from tui_profiler.system import real_time as time
 
 MOST_SECONDS = 30.0
 """How long ``watch`` waits for the warm-up; the rest is done later."""

@@ -6,7 +6,6 @@
 """
 
 import os
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
@@ -32,6 +31,7 @@ from tui_profiler.probe.measure.step.marks import MARKS
 from tui_profiler.probe.measure.step.recorder import StepRecorder
 from tui_profiler.probe.measure.step.steps import LEAST_STEPS, TrainingSteps
 from tui_profiler.probe.watch.windows import ProgramWindows
+from tui_profiler.system import real_time as time
 
 MOST_CREDIT_SECONDS = 0.1
 """Of recording at once, where only a share of the time is recorded and nothing ran for a while."""

@@ -16,7 +16,6 @@ import atexit
 import importlib
 import os
 import sys
-import time
 from collections.abc import Callable
 
 from tui_profiler.messages import Failed, Hello, Printed, StageDone, StageStarted
@@ -25,6 +24,7 @@ from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.watch import child_environment, enabled
 from tui_profiler.probe.watch.enabled import BROUGHT
 from tui_profiler.probe.watch.first_import import FirstImport
+from tui_profiler.system import real_time as time
 
 LISTEN_SECONDS = 2.0
 """How long an import of torch waits, at most, until the first forward would be seen."""

@@ -20,7 +20,6 @@ import select
 import socket
 import sys
 import threading
-import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable
@@ -39,6 +38,7 @@ from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.process.own_socket import OwnSocket
 from tui_profiler.probe.process.yielding import pause
 from tui_profiler.probe.watch.observer import Observer
+from tui_profiler.system import real_time as time
 
 MOST_PAUSE_SECONDS = 60.0
 """No step is later than this; where one seems to be, the clock was put back (``libfaketime``)."""

@@ -1,11 +1,11 @@
 """Those who look at one model, and what one who comes later must be told."""
 
-import time
 from collections.abc import Callable, Iterable
 
 from tui_profiler.messages import Heartbeat, Message, Observe, Request
 from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.process.yielding import free
+from tui_profiler.system import real_time as time
 
 FLUSH_SECONDS = 0.3
 """How long all of them together may take to hear the last words."""

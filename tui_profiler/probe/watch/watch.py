@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 import weakref
 from collections.abc import Callable
 from functools import cache
@@ -22,6 +21,7 @@ from tui_profiler.probe.watch.out_of_memory import ERRORS
 from tui_profiler.probe.watch.preload import rehearse, warm_up
 from tui_profiler.probe.watch.rank import rank_of_run
 from tui_profiler.probe.watch.server import Server
+from tui_profiler.system import real_time as time
 
 BUDGET = 0.02
 """What being looked at may cost, as a share of the model's time, where nothing else is said."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
 from math import inf
 
@@ -39,6 +38,7 @@ from tui_profiler.probe.torch_compat.kineto import (
 from tui_profiler.probe.torch_compat.modules import each_parameter
 from tui_profiler.probe.torch_compat.threads import why_not_record
 from tui_profiler.probe.trace.tree.weights import held_bytes
+from tui_profiler.system import real_time as time
 
 SILENT = "KINETO_LOG_LEVEL"
 """Environment variable: 99 before torch is imported keeps its profiler from printing."""

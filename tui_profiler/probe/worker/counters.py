@@ -10,7 +10,6 @@
 
 import importlib
 import importlib.metadata
-import time
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -29,6 +28,7 @@ from tui_profiler.probe.trace.failure import ForwardError, one_line, wanted_memo
 from tui_profiler.probe.trace.measured_peak import measured_peak
 from tui_profiler.probe.trace.trace import trace
 from tui_profiler.probe.trace.tree.weights import weight_storages
+from tui_profiler.system import real_time as time
 
 
 def by_torch(model: torch.nn.Module, inputs: Inputs) -> SecondOpinion:

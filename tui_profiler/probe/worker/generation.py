@@ -9,7 +9,6 @@
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from time import perf_counter
 
 import torch
 from torch.utils.hooks import RemovableHandle
@@ -19,6 +18,7 @@ from tui_profiler.probe.measure.clock.forward import Forward
 from tui_profiler.probe.measure.generation.requests import Requests
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.worker.failures import StageError
+from tui_profiler.system.real_time import perf_counter
 
 MOST_LAYERS = 1_000
 MOST_EXPERTS = 4_096

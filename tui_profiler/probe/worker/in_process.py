@@ -14,7 +14,6 @@ from __future__ import annotations
 import copy
 import os
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -43,6 +42,7 @@ from tui_profiler.probe.trace.tree.growing_tree import class_name
 from tui_profiler.probe.watch.model_facts import device_name
 from tui_profiler.probe.watch.windows import why_no_windows
 from tui_profiler.probe.worker.loop import Loop
+from tui_profiler.system import real_time as time
 
 GIVEN = "given"
 if TYPE_CHECKING:

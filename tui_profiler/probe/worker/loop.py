@@ -15,7 +15,6 @@
 """
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
@@ -50,6 +49,7 @@ from tui_profiler.probe.trace.tree.weights import held_bytes
 from tui_profiler.probe.worker.interruptions import WHY, Aside, Interruptions
 from tui_profiler.probe.worker.parameter_requests import WeightReader
 from tui_profiler.probe.worker.slice_budget import SLICE_SECONDS, SliceBudget, share_left
+from tui_profiler.system import real_time as time
 
 if TYPE_CHECKING:
     from tui_profiler.probe.trace.training.optimizers import Choice

@@ -2,9 +2,9 @@
 
 import dataclasses
 import gc
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from time import localtime, strftime
 
 import torch
 from msgspec.structs import replace
@@ -351,7 +351,7 @@ class Run:
             cached = None if broker is None else kept_ceilings(device, threads)
             found = cached or ceilings(device, threads, refused=refused.append)
             self._link.send(found)
-            kept = f"calibrated {time.strftime('%Y-%m-%d', time.localtime(found.measured_at))}"
+            kept = f"calibrated {strftime('%Y-%m-%d', localtime(found.measured_at))}"
             if is_calibrated and cached is not None:
                 kept = "measured outside the sandbox, cached for this host"
             if found.seconds > 0:

@@ -7,7 +7,6 @@
 3. Gradients and buffers are put back when the loop ends.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
@@ -24,6 +23,7 @@ from tui_profiler.probe.trace.training.checkpointing import checkpointed, chosen
 from tui_profiler.probe.trace.training.optimizers import Choice, described, make_optimizer
 from tui_profiler.probe.trace.training.step import TrainingStep, are_finite, clear_infinite
 from tui_profiler.probe.worker.failures import StageError
+from tui_profiler.system import real_time as time
 
 _WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 

@@ -11,7 +11,6 @@ import importlib
 import os
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,6 +31,7 @@ from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.worker.one_request import carry_out, failed
 from tui_profiler.probe.worker.parameter_requests import WeightReader, refuse
 from tui_profiler.probe.worker.parameters_only import ParametersShown, open_file
+from tui_profiler.system import real_time as time
 
 if TYPE_CHECKING:
     from tui_profiler.probe.parameters.subjects import FileSubjects, Subject

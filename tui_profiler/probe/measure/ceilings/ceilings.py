@@ -22,7 +22,6 @@ import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from time import perf_counter, process_time, time
 
 import msgspec
 import platformdirs
@@ -51,6 +50,7 @@ from tui_profiler.probe.measure.ceilings.rounds import (
 )
 from tui_profiler.probe.measure.devices.machine import allowed_cores, caches, processor_name
 from tui_profiler.system.files import private_directory, write_private
+from tui_profiler.system.real_time import perf_counter, process_time, time
 
 DTYPES = ("float32", "bfloat16", "float16")
 MEMORY, OPERATOR = "memory", "operator"

@@ -25,10 +25,16 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from time import clock_gettime_ns, perf_counter, perf_counter_ns, process_time_ns, thread_time_ns
 from typing import NamedTuple
 
 from tui_profiler.messages import RoofQuality
+from tui_profiler.system.real_time import (
+    clock_gettime_ns,
+    perf_counter,
+    perf_counter_ns,
+    process_time_ns,
+    thread_time_ns,
+)
 
 SCHEDSTAT = "schedstat"
 LESS_CPU_TIME = "wall time less CPU time"

@@ -29,7 +29,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
-from time import perf_counter, thread_time, time
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -47,6 +46,7 @@ from tui_profiler.probe.measure.ceilings.core_timing import (
 )
 from tui_profiler.probe.measure.ceilings.rounds import Measured, Round
 from tui_profiler.probe.measure.devices.machine import allowed_cores, caches, memory, memory_group
+from tui_profiler.system.real_time import perf_counter, thread_time, time
 
 SEARCH_SECONDS = 0.15
 """What products of one dtype may take in the first round, about, and convolutions; four times as

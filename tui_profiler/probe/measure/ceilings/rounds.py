@@ -23,13 +23,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from time import perf_counter
 from typing import NamedTuple
 
 import psutil
 from msgspec.structs import replace
 
 from tui_profiler.messages import Figure, RoofQuality, known
+from tui_profiler.system.real_time import perf_counter
 
 ROUNDS = 6
 LEAST_ROUNDS = 3

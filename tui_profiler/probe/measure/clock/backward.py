@@ -23,7 +23,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
 from threading import get_ident
-from time import perf_counter
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -37,6 +36,7 @@ from tui_profiler.probe.process.interpreter_lock import (
 )
 from tui_profiler.probe.torch_compat.modules import each_parameter
 from tui_profiler.probe.torch_compat.threads import is_in_backward, without_torch_function
+from tui_profiler.system.real_time import perf_counter
 
 Call: TypeAlias = Callable[..., object]
 _Parameters: TypeAlias = list[weakref.ref[torch.nn.Parameter]]

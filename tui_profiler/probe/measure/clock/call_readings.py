@@ -9,10 +9,10 @@
 
 import math
 from array import array
-from time import perf_counter, thread_time
 from typing import NamedTuple
 
 from tui_profiler.probe.measure.clock import thread_usage
+from tui_profiler.system.real_time import perf_counter, thread_time
 
 OFF_CORE = 20e-6
 """Seconds off a core since the reading before: for less the file is not read, and what was waited

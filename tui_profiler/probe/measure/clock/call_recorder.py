@@ -24,7 +24,6 @@ from operator import is_
 from struct import error as NoTimesError
 from struct import pack
 from threading import get_ident
-from time import perf_counter
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -55,6 +54,7 @@ from tui_profiler.probe.torch_compat.forward_tokens import ForwardTokens
 from tui_profiler.probe.torch_compat.internals import is_compiled, sequence_number
 from tui_profiler.probe.torch_compat.threads import is_graph_kept, is_in_backward
 from tui_profiler.probe.torch_compat.versions import COMPILES_PARTS_ALONE
+from tui_profiler.system.real_time import perf_counter
 
 Around: TypeAlias = Callable[[Callable[[], object]], object]
 """Runs what it is given, once, and returns what that returned."""

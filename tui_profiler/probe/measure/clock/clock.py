@@ -17,7 +17,6 @@ fused paths off and break compilation.
 What runs inside of each call is in ``timed_call.py``, what it records in ``call_recorder.py``.
 """
 
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,6 +42,7 @@ from tui_profiler.probe.torch_compat.module_call import (
     put_call,
     take_off,
 )
+from tui_profiler.system import real_time as time
 
 __all__ = ["PENDING_EVENTS", "Forward", "ModuleClock"]
 

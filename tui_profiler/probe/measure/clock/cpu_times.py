@@ -6,7 +6,6 @@
 """
 
 from collections.abc import Callable
-from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from tui_profiler.probe.measure.clock.call_readings import FIGURES
 from tui_profiler.probe.measure.clock.forward import Forward
 from tui_profiler.probe.measure.clock.forward_pattern import Pattern
 from tui_profiler.probe.measure.clock.totals_columns import ForwardSets, by_node
+from tui_profiler.system.real_time import perf_counter
 
 WINDOW = 64
 """About so many of the last forwards that read are in the means."""

@@ -29,7 +29,6 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from statistics import median
-from time import perf_counter
 from typing import NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
@@ -43,6 +42,7 @@ from tui_profiler.probe.measure.clock.totals_columns import Columns, Floats, own
 from tui_profiler.probe.measure.clock.tree_index import TreeIndex
 from tui_profiler.probe.torch_compat.cuda_events import CudaDevice
 from tui_profiler.probe.torch_compat.modules import each_parameter
+from tui_profiler.system.real_time import perf_counter
 
 MOST_EVENTS = 20_000
 """Of all forwards that wait to be read; a decoder of 500 modules has 20 forwards under way."""

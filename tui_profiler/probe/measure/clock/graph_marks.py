@@ -29,7 +29,6 @@ from functools import partial
 from itertools import chain, islice, repeat
 from operator import methodcaller
 from threading import get_ident
-from time import perf_counter
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 from torch import Tensor
@@ -45,6 +44,7 @@ from tui_profiler.probe.torch_compat.internals import (
     sequence_number,
 )
 from tui_profiler.probe.torch_compat.threads import has_function_mode, without_torch_function
+from tui_profiler.system.real_time import perf_counter
 
 MOST_REACHED = 1_000_000
 """Marks of one thread that wait to be taken."""

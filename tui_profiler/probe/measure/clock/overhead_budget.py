@@ -9,7 +9,6 @@ may hold up whatever else the program does. What a call costs in a step of train
 the program itself: steps that are recorded beside steps that are not.
 """
 
-import time
 from collections import deque
 from collections.abc import Collection, Sequence
 from math import ceil, comb, inf, sqrt
@@ -25,6 +24,7 @@ from tui_profiler.probe.measure.clock.device_clock import DeviceClock
 from tui_profiler.probe.measure.clock.timed_call import Call
 from tui_profiler.probe.process.yielding import rest
 from tui_profiler.probe.torch_compat.internals import run_engine
+from tui_profiler.system import real_time as time
 
 PAIRS = 200
 """The latest pairs that count: a model whose speed changed is not held to what it was."""

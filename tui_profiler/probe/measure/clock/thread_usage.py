@@ -36,10 +36,10 @@ from functools import partial
 from operator import attrgetter
 from resource import RUSAGE_THREAD, getrusage, struct_rusage
 from sys import modules
-from time import perf_counter, thread_time
 from typing import NamedTuple, Self, TypeAlias
 
 from tui_profiler.probe.torch_compat.internals import COMPILER, dynamo_counters, frames_compiled
+from tui_profiler.system.real_time import perf_counter, thread_time
 
 _SCHEDSTAT = "/proc/thread-self/schedstat"
 _pread = ctypes.PyDLL(None).pread

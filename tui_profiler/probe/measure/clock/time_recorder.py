@@ -9,7 +9,6 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from statistics import median
-from time import perf_counter
 
 from msgspec.structs import replace
 from torch import nn
@@ -31,6 +30,7 @@ from tui_profiler.probe.measure.clock.overhead_budget import (
 )
 from tui_profiler.probe.process.interpreter_lock import copied
 from tui_profiler.probe.torch_compat.compilations import Compiled
+from tui_profiler.system.real_time import perf_counter
 
 
 class TimeRecorder:

@@ -7,7 +7,6 @@
 
 import builtins
 from collections.abc import Callable
-from time import perf_counter
 from types import CodeType, FunctionType
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -19,6 +18,7 @@ from tui_profiler.probe.measure.clock.device_clock import DeviceClock
 from tui_profiler.probe.measure.clock.graph_marks import GraphMarks, MarkedEvents
 from tui_profiler.probe.process.interpreter_lock import Variable
 from tui_profiler.probe.torch_compat import internals
+from tui_profiler.system.real_time import perf_counter
 
 Call: TypeAlias = Callable[..., object]
 

@@ -1,7 +1,6 @@
 """Reads what forwards of a language model are given and keep, and tells where a request goes on."""
 
 from threading import get_ident
-from time import perf_counter
 
 from torch import nn
 
@@ -11,6 +10,7 @@ from tui_profiler.probe.torch_compat.forward_tokens import (
     tokens_of,
     with_cache,
 )
+from tui_profiler.system.real_time import perf_counter
 
 MOST_HELD_SECONDS = 5.0
 """Of forwards that are recorded beyond what was asked for, so that a request is recorded whole."""

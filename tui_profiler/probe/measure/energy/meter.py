@@ -11,7 +11,6 @@
 
 import random
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from tui_profiler.gpus.gpus import NO_GPU, Gpus
 from tui_profiler.messages import Account, EnergyTotals, Figure, Unknown
 from tui_profiler.messages.hardware import LEAST_STEPS, Activity, EnergyOf, EnergySource
 from tui_profiler.probe.measure.energy.rapl import NO_RAPL, RaplEnergy, Source
+from tui_profiler.system import real_time as time
 
 LOOK_SECONDS = 0.04
 LOOK_MORE_SECONDS = 0.025

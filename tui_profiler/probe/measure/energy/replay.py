@@ -9,7 +9,6 @@
 """
 
 import random
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from tui_profiler.messages import Account, EnergyTotals, Replayed, Unknown
 from tui_profiler.messages.hardware import LEAST_SECONDS, LEAST_STEPS, Activity, Replay
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.probe.torch_compat.kv_cache import remade
+from tui_profiler.system import real_time as time
 
 LEAST_REPLAYS = 3
 PART_SECONDS = 0.05

@@ -5,7 +5,6 @@ part of the budget. The first one is for warming up: it sets up torch's profiler
 In each, a forward that is short runs once beforehand: the window is opened with cold caches.
 """
 
-import time
 from collections.abc import Callable, Sequence
 
 from torch import nn
@@ -16,6 +15,7 @@ from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.operators.memory_window import PermanentBytes
 from tui_profiler.probe.measure.operators.operators import OperatorClock
 from tui_profiler.probe.torch_compat.kineto import Window, WindowError
+from tui_profiler.system import real_time as time
 
 BUDGET, BUDGET_LATER = 0.15, 0.05
 """The parts of the budget of watching that windows may take, the second after ``FIRST_WINDOWS``: by

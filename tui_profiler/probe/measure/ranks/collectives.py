@@ -30,13 +30,13 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from threading import get_ident
-from time import perf_counter
 from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from torch.compiler import is_dynamo_compiling
 
 from tui_profiler.probe.measure.clock.backward import ENGINE
+from tui_profiler.system.real_time import perf_counter
 
 Kind: TypeAlias = Literal["forward", "wait", "backward"]
 Call: TypeAlias = Callable[..., object]

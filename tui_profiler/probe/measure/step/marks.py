@@ -35,7 +35,6 @@ from dataclasses import dataclass
 from itertools import repeat
 from operator import length_hint
 from threading import get_ident
-from time import perf_counter
 from types import CellType, FrameType
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
@@ -56,6 +55,7 @@ from tui_profiler.probe.measure.clock.backward import (
 )
 from tui_profiler.probe.torch_compat.internals import is_compiled
 from tui_profiler.probe.torch_compat.threads import without_torch_function
+from tui_profiler.system.real_time import perf_counter
 
 Kind: TypeAlias = Literal["data", "clip", "optimizer"]
 Call: TypeAlias = Callable[..., Any]

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable
 from math import inf
 from threading import get_ident
-from time import perf_counter
 from typing import NamedTuple, Protocol, TypeAlias
 
 from torch.optim import optimizer
@@ -30,6 +29,7 @@ from tui_profiler.probe.measure.step.marks import MARKS, BriefMarks, Mark, brief
 from tui_profiler.probe.measure.step.source_lines import Line, running_line
 from tui_profiler.probe.measure.step.zero_grad import GradientWatch
 from tui_profiler.probe.measure.values.step_values import StepValues
+from tui_profiler.system.real_time import perf_counter
 
 MOST_MARKS = 50_000
 """Of loaders, optimizers and clipping, that wait to be taken."""

@@ -13,13 +13,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from time import perf_counter, thread_time
 from types import CodeType, FrameType
 from typing import NamedTuple
 
 from tui_profiler.messages.training import LONGEST_LINE
 from tui_profiler.probe.process.interpreter_lock import NO_FRAMES, is_locked
 from tui_profiler.probe.process.source_line import is_users, library_of
+from tui_profiler.system.real_time import perf_counter, thread_time
 
 LEAST_PAUSE_SECONDS = 0.02
 SHARE_OF_BUDGET, SHARE_LATER = 0.1, 0.05

@@ -17,7 +17,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from operator import attrgetter, itemgetter, sub
-from time import perf_counter
 from types import CodeType
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -71,6 +70,7 @@ from tui_profiler.probe.measure.step.step_set import FigureName, StepSet
 from tui_profiler.probe.measure.step.zero_grad import GradientWatch
 from tui_profiler.probe.measure.values.model_values import ValueReader
 from tui_profiler.probe.torch_compat.forward_kind import FirstTensor
+from tui_profiler.system.real_time import perf_counter
 
 LAST_STEPS = 256
 """Of which percentiles, the rate and what is an outlier are told."""

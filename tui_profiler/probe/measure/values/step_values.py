@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from time import perf_counter
 from typing import Literal, NamedTuple, TypeAlias
 
 import torch
@@ -31,6 +30,7 @@ from tui_profiler.probe.measure.values.statistics import (
     without_autocast,
 )
 from tui_profiler.probe.torch_compat.threads import why_not_record, without_torch_function
+from tui_profiler.system.real_time import perf_counter
 
 MOST_SAMPLED = 4_096
 """Elements of one parameter that an update is told by."""

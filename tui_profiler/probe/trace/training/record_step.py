@@ -7,7 +7,6 @@
 3. Accumulated gradients are there before the forward, as in the last of several passes.
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -68,6 +67,7 @@ from tui_profiler.probe.trace.tree.weights import (
     stored_tensors,
     weight_storages,
 )
+from tui_profiler.system import real_time as time
 
 
 @dataclass(frozen=True)

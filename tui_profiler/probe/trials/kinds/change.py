@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from tui_profiler.probe.measure.devices.machine import memory, memory_group
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.failure import one_line
 from tui_profiler.probe.trace.tree.weights import packed_bytes, weight_storages
+from tui_profiler.system import real_time as time
 
 Prepare: TypeAlias = Callable[[], object]
 Call: TypeAlias = Callable[[object], object]
