@@ -43,6 +43,7 @@ class RunOptions(Struct, frozen=True):
     """What was typed after ``run``."""
 
     is_module: bool
+    is_code: bool
     layout: Literal["table", "json"] | None
     output: str
     record: str
@@ -55,12 +56,24 @@ class RunOptions(Struct, frozen=True):
     script: str
     arguments: tuple[str, ...]
 
+    @property
+    def name(self) -> str:
+        """The script as it is named on screen and in errors."""
+        return "-c" if self.is_code else self.script
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What would follow ``python``."""
+        option = ("-m",) if self.is_module else ("-c",) if self.is_code else ()
+        return (*option, self.script, *self.arguments)
+
 
 @click.command(
     "run",
     context_settings={"allow_interspersed_args": False},
 )
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module, as in python -m.")
+@click.option("-c", "is_code", is_flag=True, help="SCRIPT is Python code, as in python -c.")
 @options.layout(
     "table",
     "json",
@@ -97,15 +110,20 @@ def run_verb(started_at: float, /, appearance: AppearanceOptions, **typed: objec
 
     Its output is in the log (L), and tui-profiler exits with its exit code. With --format the
     script keeps the terminal, and a report is written when it ends, and at SIGUSR2 if the script
-    does not handle that signal: to FILE or standard error.
+    does not handle that signal: to FILE or standard error. With --format, - as SCRIPT reads it from
+    standard input.
     """
     asked = msgspec.convert(typed, RunOptions)
+    if asked.is_module and asked.is_code:
+        raise click.UsageError("-m and -c exclude each other.")
     if asked.layout is None and asked.every is not None:
         raise click.UsageError("--every needs --format.")
     if asked.record and asked.output and _is_same_file(asked.record, asked.output):
         raise click.UsageError("--record and --output need a file each.")
     if asked.layout is None:
         require_terminal("add --format table")
+        if asked.script == "-":
+            raise click.UsageError("A script on standard input needs --format.")
     return _run(asked, appearance, started_at=started_at)
 
 
@@ -115,12 +133,14 @@ def _run(asked: RunOptions, appearance: AppearanceOptions, *, started_at: float)
     Raises:
         UsageError: there is no such script, or the report cannot be written.
     """
-    options.require_script(asked.script, is_module=asked.is_module)
+    if asked.is_module:
+        options.require_module(asked.script)
+    elif not asked.is_code and asked.script != "-":
+        options.require_script(asked.script)
     require_writable(asked.output)
     recording = _recording(asked, started_at) if asked.record else None
-    named = ("-m", asked.script) if asked.is_module else (asked.script,)
     script = Script(
-        (*named, *asked.arguments),
+        asked.command,
         started_at=started_at,
         budget=asked.budget,
         model=asked.model,
@@ -159,7 +179,7 @@ def _recording(asked: RunOptions, started_at: float) -> tuple[int, Header]:
     Raises:
         UsageError: it cannot be made.
     """
-    spec = LoadSpec(asked.script, started_at=started_at, observed=_observed(asked))
+    spec = LoadSpec(asked.name, started_at=started_at, observed=_observed(asked))
     header = Header(started_at, socket.gethostname(), __version__, spec)
     try:
         return (overwrite if asked.force else create)(asked.record), header
@@ -181,11 +201,11 @@ def _explored(
 ) -> int:
     from ..app.run_app import run_script  # noqa: PLC0415 # after the script was started: both take a while
 
-    spec = LoadSpec(asked.script, started_at=started_at, observed=_observed(asked))
+    spec = LoadSpec(asked.name, started_at=started_at, observed=_observed(asked))
     shown = WithPrograms(WithOptimizerTrials(source))
     code = run_script(shown, spec, script, appearance=appearance)
     script.follow()
-    _say_how_it_ended(script, asked.script)
+    _say_how_it_ended(script, asked.name)
     return code or script.end()
 
 
@@ -234,7 +254,7 @@ async def _followed(source: Source, script: Script, asked: RunOptions) -> Sessio
 
 def _report(session: Session, asked: RunOptions) -> None:
     if session.tree is None:
-        say(asked.script, f"no figures: {_why_none(session, is_chosen=bool(asked.model))}")
+        say(asked.name, f"no figures: {_why_none(session, is_chosen=bool(asked.model))}")
         return
     if asked.layout == "json":
         text = json_report(session) + "\n"

@@ -291,26 +291,33 @@ def refuse_options(chosen: Chosen, why: str) -> None:
         raise click.UsageError(f"{why}: omit {', '.join(typed)}.")
 
 
-def require_script(script: str, *, is_module: bool = False) -> None:
-    """Refuse a script, or a module, that is not there.
+def require_script(script: str) -> None:
+    """Refuse a script that is not there.
 
     Raises:
         UsageError: it is not.
     """
-    if is_module:
-        sys.path.insert(0, "")
-        try:
-            is_there = importlib.util.find_spec(script) is not None
-        except (ImportError, ValueError):
-            is_there = False
-        finally:
-            sys.path.pop(0)
-        if not is_there:
-            raise click.UsageError(f"There is no module called {safe(script)!r}.")
-    elif not Path(script).exists():
+    if not Path(script).exists():
         raise click.UsageError(f"There is no file {safe(script)!r}.")
-    elif Path(script).is_dir() and not Path(script, "__main__.py").exists():
+    if Path(script).is_dir() and not Path(script, "__main__.py").exists():
         raise click.UsageError(f"{safe(script)!r} is a folder without a __main__.py.")
+
+
+def require_module(name: str) -> None:
+    """Refuse a module that is not there.
+
+    Raises:
+        UsageError: it is not.
+    """
+    sys.path.insert(0, "")
+    try:
+        is_there = importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        is_there = False
+    finally:
+        sys.path.pop(0)
+    if not is_there:
+        raise click.UsageError(f"There is no module called {safe(name)!r}.")
 
 
 def require_models(names: Sequence[str], done: str) -> None:

@@ -72,7 +72,8 @@ class Script(Spawned):
     """A script under way. It starts at once, before any event loop and any thread runs.
 
     Args:
-        arguments: the file, or ``-m`` and the module, then the script's own.
+        arguments: the file, ``-m`` and the module, ``-c`` and the code, or ``-`` for standard
+            input; then the script's own.
         started_at: Unix time at which the command was started.
         budget: maximum profiling overhead, as a share of the model's time.
         owns_terminal: standard input, output and error are the script's own.
@@ -113,6 +114,7 @@ class Script(Spawned):
                 arguments=[repr(started_at), repr(budget), *arguments],
                 environment={},
                 owns_terminal=owns_terminal,
+                passed=_inherited_descriptors(),
                 in_child=self._relay.in_child,
                 on_output=self.log.write,
             )
@@ -348,6 +350,20 @@ class Script(Spawned):
     def _ended(self, code: int) -> Ended:
         ended = super()._ended(code)
         return replace(ended, expected=code == 0 or self._was_stopped, is_script=True)
+
+
+def _inherited_descriptors() -> list[int]:
+    """Return the file descriptors that a shell or supervisor has opened for the script.
+
+    Such as ``/dev/fd/63`` of ``<(command)``, or 3 of ``3>log``. Python's own are not inheritable.
+    """
+    descriptors = (int(name) for name in os.listdir("/dev/fd"))
+    opened = []
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):  # The one that listed them is closed.
+            if descriptor > 2 and os.get_inheritable(descriptor):
+                opened.append(descriptor)
+    return opened
 
 
 def _children() -> list[int]:

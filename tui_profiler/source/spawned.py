@@ -77,6 +77,7 @@ class Spawned:
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] = SILENT,
         owns_terminal: bool = False,
+        passed: Sequence[int] = (),
         in_child: Callable[[], None] | None = None,
         on_output: Callable[[bytes], None] | None = None,
     ) -> None:
@@ -89,6 +90,7 @@ class Spawned:
             environment: what it has beside ours.
             owns_terminal: it reads, writes and is interrupted as if it had been started by itself;
                 nothing of what it prints comes as a message.
+            passed: file descriptors that it inherits.
             in_child: called in the new process before it becomes the command.
             on_output: called with what it prints, all of it, as it is read.
         """
@@ -96,7 +98,7 @@ class Spawned:
         def start(theirs: int) -> Child:
             return subprocess.Popen(
                 [*command, str(theirs), *arguments],
-                pass_fds=[theirs],
+                pass_fds=[theirs, *passed],
                 stdin=None if owns_terminal else subprocess.DEVNULL,
                 stdout=None if owns_terminal else subprocess.PIPE,
                 stderr=None if owns_terminal else subprocess.STDOUT,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import py_compile
 import re
 import signal
 import subprocess
 import sys
 import textwrap
+import zipfile
 from pathlib import Path
 
 import jsonschema
@@ -102,32 +104,71 @@ while True:
 """
 
 
+DESCRIBES = """
+import os, sys
+names = sorted(name for name in globals() if name.startswith("__"))
+print(sys.argv, sys.path[0], sys.orig_argv[1:], names, __builtins__, __name__, __doc__)
+print(globals().get("__file__"), getattr(__spec__, "name", None))
+print(getattr(__loader__, "__name__", type(__loader__)))
+print(sys.modules["__main__"].__dict__ is globals(), sys.stdin.read())
+"""
+REPLACES_CLOCKS = """
+import time
+real_sleep, real_clock, seconds = time.sleep, time.perf_counter, [1e9]
+def replaced():
+    seconds[0] -= 3600.0
+    return seconds[0]
+names = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
+for name in names:
+    setattr(time, name, replaced)
+    setattr(time, f"{name}_ns", lambda: int(replaced() * 1e9))
+time.sleep = lambda seconds: None
+import torch
+class Slow(torch.nn.Module):
+    def forward(self, x):
+        real_sleep(0.02)
+        return x
+net = torch.nn.Sequential(torch.nn.Linear(4, 4), Slow())
+took = []
+for _ in range(60):
+    began = real_clock()
+    net(torch.ones(1, 4))
+    took.append(real_clock() - began)
+print(min(took), max(took))
+"""
+
+
 def script(folder: Path, text: str) -> Path:
     path = folder / "script.py"
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def run(*arguments: object, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: object, folder: Path | None = None, given: str = "", passed: tuple[int, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    return started([*COMMAND, "run", *map(str, arguments)], folder, given, passed)
+
+
+def plain(
+    *arguments: object, folder: Path | None = None, given: str = "", passed: tuple[int, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    return started([sys.executable, *map(str, arguments)], folder, given, passed)
+
+
+def started(
+    command: list[str], folder: Path | None, given: str, passed: tuple[int, ...]
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, "run", *map(str, arguments)],
+        command,
         capture_output=True,
         text=True,
         timeout=240,
         check=False,
         env=ENVIRONMENT,
         cwd=folder,
-    )
-
-
-def plain(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        env=ENVIRONMENT,
+        input=given,
+        pass_fds=passed,
     )
 
 
@@ -272,12 +313,79 @@ def test_a_module_is_run_as_python_runs_it(tmp_path: Path) -> None:
     assert "30 MAC" in watched.stderr  # 2 rows of 3 x 5, of the only forward there was
 
 
-@pytest.mark.parametrize("named", [("missing.py",), ("-m", "not_there_at_all")])
+@pytest.mark.parametrize(
+    ("named", "given"),
+    [
+        (("script.py", "a"), "of its own"),
+        (("-c", DESCRIBES, "a", "-m"), "of its own"),
+        (("-", "a"), DESCRIBES),
+        (("-m", "script", "a"), "of its own"),
+        (("folder", "a"), "of its own"),
+        (("packed.bin", "a"), "of its own"),
+        (("compiled.pyc", "a"), "of its own"),
+    ],
+)
+def test_a_script_is_main_as_python_has_it(
+    tmp_path: Path, named: tuple[str, ...], given: str
+) -> None:
+    script(tmp_path, DESCRIBES)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "__main__.py").write_text(DESCRIBES, encoding="utf-8")
+    with zipfile.ZipFile(tmp_path / "packed.bin", "w") as packed:
+        packed.writestr("__main__.py", DESCRIBES)
+    py_compile.compile(str(tmp_path / "script.py"), str(tmp_path / "compiled.pyc"))
+
+    alone = plain(*named, folder=tmp_path, given=given)
+    watched = run("--format", "json", *named, folder=tmp_path, given=given)
+
+    assert "<module 'builtins' (built-in)>" in alone.stdout
+    assert watched.stdout == alone.stdout
+
+
+def test_a_script_and_its_files_may_be_what_a_shell_has_opened(tmp_path: Path) -> None:
+    # As in: python <(echo CODE) 3< FILE
+    code, source = os.pipe()
+    os.write(source, DESCRIBES.encode() + b"print(os.read(int(sys.argv[1]), 99))\n")
+    os.close(source)
+    (tmp_path / "data").write_bytes(b"of the file")
+    with open(code, "rb"), (tmp_path / "data").open("rb") as data:
+        number = data.fileno()
+        watched = run(
+            *("--format", "json", f"/dev/fd/{code}", number), passed=(code, number), given="in"
+        )
+
+    assert f"['/dev/fd/{code}', '{number}'] /dev/fd [" in watched.stdout
+    assert watched.stdout.endswith("in\nb'of the file'\n")
+    assert "it called no model" in watched.stderr
+
+
+def test_code_that_raises_has_failed_as_python_shows_it() -> None:
+    alone, watched = plain("-c", "1 / 0"), run("--format", "json", "-c", "1 / 0")
+
+    assert watched.returncode == alone.returncode == 1
+    assert alone.stderr in watched.stderr
+    assert "-c: no figures: it called no model before it failed: ZeroDivision" in watched.stderr
+
+
+def test_times_are_of_the_real_clock_where_a_script_replaces_it(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    watched = run("--format", "json", "--output", report, script(tmp_path, REPLACES_CLOCKS))
+
+    least, most = map(float, watched.stdout.split())  # By the real clock, in the script.
+    found = json.loads(report.read_text(encoding="utf-8"))
+    assert least >= 0.02  # It was measured at all.
+    assert 0.02 <= found["latency"]["p50_s"] <= most
+    assert all(stage["seconds"] >= 0 for stage in found["stages"])
+
+
+@pytest.mark.parametrize(
+    "named", [("missing.py",), ("-m", "not_there_at_all"), ("-m", "-c", "print()")]
+)
 def test_a_script_that_is_not_there_is_a_bad_argument(named: tuple[str, ...]) -> None:
     watched = run("--format", "table", *named)
 
     assert watched.returncode == 2
-    assert "There is no" in watched.stderr
+    assert "There is no" in watched.stderr or "exclude each other" in watched.stderr
 
 
 def test_a_script_can_be_left_to_the_terminal(start: Start, tmp_path: Path) -> None:

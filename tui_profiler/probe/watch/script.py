@@ -9,8 +9,10 @@
 """
 
 import atexit
+import builtins
 import contextlib
 import os
+import pkgutil
 import runpy
 import socket
 import sys
@@ -19,7 +21,7 @@ import threading
 import traceback
 import types
 from collections.abc import Sequence
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import BuiltinImporter, SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
 from types import TracebackType
 
@@ -28,7 +30,7 @@ from tui_profiler.messages.failure import SCRIPT
 from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.watch.script_models import FLUSH_SECONDS, ScriptModels
 
-_OURS = (str(Path(__file__).resolve()), os.path.dirname(runpy.__file__) + os.sep + "runpy.py")
+_OURS = str(Path(__file__).resolve())
 _PYTHONS = (sysconfig.get_path("stdlib") + os.sep, "<")
 """Where code of Python is; what begins with ``<`` is no file."""
 _PACKAGES = frozenset(("site-packages", "dist-packages"))
@@ -45,7 +47,8 @@ def main(descriptor: str, started_at: str, budget: str, *rest: str) -> None:
         descriptor: number of the socket to the viewer.
         started_at: Unix time at which the command was started.
         budget: what watching may cost, as a share of the model's time.
-        rest: the file, or ``-m`` and the module, then the script's own arguments.
+        rest: the file, ``-m`` and the module, ``-c`` and the code, or ``-`` for standard input;
+            then the script's own arguments.
 
     Raises:
         SystemExit: as the script ended; with 1 where it raised.
@@ -140,33 +143,69 @@ def _end_forked(code: str | int | None) -> None:
 
 
 def _run(rest: Sequence[str]) -> None:
+    """Run the script as Python runs ``python REST``.
+
+    Source: ``pymain_run_python`` in Modules/main.c, Python 3.11 to 3.14.
+    """
     sys.orig_argv = [sys.executable, *rest]  # By which some programs start themselves again.
-    if rest[0] == "-m":
-        sys.argv = list(rest[1:])
+    first, arguments = rest[0], rest[1:]
+    module = _new_main()
+    if first == "-m":
+        sys.argv = ["-m", *arguments[1:]]
         _look_first_in(os.getcwd())
-        runpy.run_module(rest[1], run_name="__main__", alter_sys=True)
+        runpy._run_module_as_main(arguments[0])  # type: ignore[attr-defined]
         return
-    file = Path(rest[0])
+    if first == "-c":
+        sys.argv = ["-c", *arguments[1:]]
+        _look_first_in("")
+        _execute(arguments[0], "<string>", module)
+        return
     sys.argv = list(rest)
-    if file.is_dir() or file.suffix in (".pyc", ".zip", ".pyz"):
-        runpy.run_path(str(file), run_name="__main__")
+    if first == "-":
+        _look_first_in("")
+        vars(module).update(__cached__=None, __file__="<stdin>")
+        _execute(sys.stdin.buffer.read(), "<stdin>", module)
         return
-    _look_first_in(str(file.resolve().parent))
-    module = types.ModuleType("__main__")
+    if pkgutil.get_importer(first) is not None:  # A folder or a zip file, with a ``__main__``.
+        sys.path.insert(0, os.path.abspath(first))
+        runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
+        return
+    _look_first_in(_folder_of(first))
     # As Python has it: the script may change its directory.
-    path = os.path.join(os.getcwd(), rest[0])
-    loader = SourceFileLoader("__main__", path)
-    vars(module).update(
-        __annotations__={},
-        __builtins__=__builtins__,
-        __cached__=None,
-        __file__=path,
-        __loader__=loader,
-    )
-    # What the script pickles, and what it spawns, finds its classes under this name.
+    path = os.path.join(os.getcwd(), first)
+    is_compiled = path.endswith(".pyc")
+    loader = (SourcelessFileLoader if is_compiled else SourceFileLoader)("__main__", path)
+    vars(module).update(__cached__=None, __file__=path, __loader__=loader)
+    if is_compiled:
+        exec(loader.get_code("__main__") or "", vars(module))
+    else:
+        _execute(Path(path).read_bytes(), path, module)
+
+
+def _new_main() -> types.ModuleType:
+    """Return ``__main__`` as Python has it before a script runs.
+
+    What the script pickles, and what it spawns, finds its classes under this name.
+    """
+    module = types.ModuleType("__main__")
+    vars(module).update(__annotations__={}, __builtins__=builtins, __loader__=BuiltinImporter)
     sys.modules["__main__"] = module
+    return module
+
+
+def _execute(source: str | bytes, name: str, module: types.ModuleType) -> None:
     # Without what this file imports from __future__: the script's annotations are its own.
-    exec(compile(file.read_bytes(), path, "exec", dont_inherit=True), vars(module))
+    exec(compile(source, name, "exec", dont_inherit=True), vars(module))
+
+
+def _folder_of(file: str) -> str:
+    """Return the folder of a script, of its target if it is a link.
+
+    A link to no path (``/dev/fd/63`` to ``pipe:[4026]``, as ``<(command)`` makes) is in its own
+    folder.
+    """
+    target = os.path.realpath(file)
+    return os.path.dirname(target if os.path.exists(target) else os.path.abspath(file))
 
 
 def _look_first_in(folder: str) -> None:
@@ -175,6 +214,8 @@ def _look_first_in(folder: str) -> None:
 
 
 def _name(rest: Sequence[str]) -> str:
+    if rest[0] in ("-c", "-"):
+        return rest[0]
     return rest[1] if rest[0] == "-m" else Path(rest[0]).name
 
 
