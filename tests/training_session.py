@@ -6,7 +6,15 @@ from array import array
 
 from msgspec.structs import replace
 
-from tui_profiler.messages import BackwardLine, OtherModel, StepParts, TrainingStep, Unknown
+from tui_profiler.messages import (
+    BackwardLine,
+    OtherModel,
+    SourceLine,
+    StepParts,
+    TrainingStep,
+    Unknown,
+)
+from tui_profiler.messages.training import Between
 from tui_profiler.session import EMPTY, Session, apply
 
 NOT_SEEN = Unknown("not seen")
@@ -56,6 +64,16 @@ def with_longer(told: TrainingStep) -> TrainingStep:
     """Return the step with 10 of 100 that took 11 times as long, whose rate has them in it."""
     assert isinstance(told.per_second, float)
     return replace(told, longer=10, longer_share=0.55, per_second=told.per_second / 2.0)
+
+
+def with_evaluation(told: TrainingStep) -> TrainingStep:
+    """Return the step with an evaluation every 200 steps, 3 % of the time, and one rollout."""
+    line = SourceLine("evaluate", "/home/me/train.py", 12, 0.75)
+    between = (
+        Between("evaluation", 5, 200.0, 1.5, 0.03, 16.0, 0.5, 0.25, (line,), 8),
+        Between("inference", 1, 0.0, 0.5, 0.002, NOT_SEEN, NOT_SEEN, 0.0),
+    )
+    return replace(told, between=between, calls_per_second=70.0)
 
 
 def a_gan(told: TrainingStep) -> TrainingStep:

@@ -23,6 +23,7 @@ from tui_profiler.queries.training.step import (
     PartName,
     StepVerdict,
     apart_words,
+    between_words,
     longer_words,
     node_share,
     rates,
@@ -142,6 +143,10 @@ def _rates(step: TrainingStep, look: Look) -> tuple[Line, ...]:
     if longer_words(step):
         longer: Line = ((f", {units.share(step.longer_share)} in longer steps", "muted"),)
         found = [(*one, *longer) for one in found]
+    if step.between:
+        all_rates, most = found[-1], step.between[0]
+        for said in (f"{most.kind} {units.share(most.share)}", between_words(step)[0]):
+            found.append((*all_rates, (f"  {said}", "muted")))
     return tuple(reversed(found))
 
 
@@ -207,7 +212,7 @@ def step_remarks(look: Look) -> tuple[Line, ...]:
             unseen.setdefault(safe(part.why), []).append(part.name)
     seconds = _usual_seconds(step) or training.step.seconds
     lines = [row(_verdict(look.session), EMPTY, look), _whole(step, seconds, look)]
-    for said in filter(None, (longer_words(step), apart_words(step))):
+    for said in filter(None, (*between_words(step), longer_words(step), apart_words(step))):
         lines += words(said, look, "muted", 2)
     lines += _source_lines(step, look)
     lines += _outside_lines(step, look)

@@ -22,6 +22,7 @@ from tests.training_session import (
     step_parts,
     trained,
     training_step,
+    with_evaluation,
     with_longer,
 )
 from tui_profiler.messages import LoopState, SlowStep, SourceLine, TrainingStep, Unknown
@@ -214,6 +215,25 @@ def test_every_format_says_what_the_rate_has_in_it(written: Callable[[Session], 
     assert (in_json["last_count"], in_json["last_longer"]) == (100, 10)
     assert (in_json["last_longer_share"], in_json["per_s"]) == (0.55, 0.25)
     assert (in_json["items_error"], in_json["tokens_error"]) == (0.0, 0.1)
+
+
+def test_every_format_has_what_lies_between_steps(written: Callable[[Session], str]) -> None:
+    told = with_evaluation(STEP)
+    found = plain(written(measured(told)))
+
+    assert "evaluation every 200 steps, 3.0 % of the time: mean 1.50 s, 16 forwards in" in found
+    assert "data 250 ms, evaluate, train.py:12 75 % of the rest" in found
+    assert "inference, 0.2 % of the time: mean 500 ms" in found
+    in_json = report(measured(told))["step"]
+    assert in_json["model_calls_per_s"] == 70.0
+    evaluation, inference = in_json["between"]
+    assert evaluation == {
+        "kind": "evaluation", "count": 5, "every_steps": 200.0, "mean_s": 1.5, "share": 0.03,
+        "forwards": 16.0, "forward_mean_s": 0.5, "data_mean_s": 0.25,
+        "lines": [{"where": "evaluate, train.py:12", "share": 0.75}],
+    }  # fmt: skip
+    assert (inference["forwards"], inference["every_steps"]) == (None, 0.0)
+    assert reasons(measured(told))["step.between[1].forwards"] == "not seen"
 
 
 def test_text_has_the_backward_by_line_and_other_models(

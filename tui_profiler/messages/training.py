@@ -126,6 +126,35 @@ class KeptGradients(Part, frozen=True):
     """Of the gradients of all parameters."""
 
 
+BetweenKind: TypeAlias = Literal["evaluation", "inference"]
+"""What a program does between two steps: evaluation, with batches of a loader that does not feed
+steps or with the model in eval mode; inference, other forwards without gradients (rollouts,
+sampling)."""
+
+
+class Between(Part, frozen=True):
+    """What a program did between steps; it is part of no step. Since counting of steps began."""
+
+    kind: BetweenKind
+    count: int
+    every: float
+    """Mean number of steps from one to the next; 0: there was only one."""
+    seconds: float
+    """Mean per evaluation."""
+    share: float
+    """Of all time, steps included, 0 to 1."""
+    forwards: Figure
+    """Of the watched model, mean per evaluation."""
+    forward_seconds: Figure
+    """In those forwards, mean per evaluation."""
+    data_seconds: float
+    """Waiting for batches of a ``DataLoader``, mean per evaluation."""
+    lines: tuple[SourceLine, ...] = ()
+    """Where its time outside of forwards and loaders was spent, most first."""
+    samples: int = 0
+    """Of the stack, that ``lines`` are from."""
+
+
 class TrainingStep(OnWire, frozen=True):
     """Where the time of a training step goes: means over one set of steps, and running totals.
 
@@ -145,12 +174,12 @@ class TrainingStep(OnWire, frozen=True):
     """Seconds, of the last steps, recorded or not."""
     p95: Figure
     per_second: Figure
-    """Steps per second over the last of them, pauses of the program included."""
+    """Steps per second over the last of them, pauses included; without what lies ``between``."""
     recorded: int
     """Steps in the set."""
     outliers: int
     """Recorded steps that were left out of the set, because they took far longer: one in which the
-    program evaluated or saved, for example."""
+    program saved, for example."""
     parts: StepParts
     """Means of the set."""
     forwards: float
@@ -213,7 +242,7 @@ class TrainingStep(OnWire, frozen=True):
     """Steps, recorded or not, that ``p50``, ``p95`` and ``per_second`` are of."""
     longer: int = 0
     """Of these, those that took far longer, and not because they waited for a batch: one in which
-    the program evaluated or saved, for example."""
+    the program saved, for example."""
     longer_share: float = 0.0
     """Of the time of all of these, that those took, 0 to 1."""
     items_error: float = 0.0
@@ -223,6 +252,10 @@ class TrainingStep(OnWire, frozen=True):
     """Likewise of ``tokens``."""
     fetches: float = 0.0
     """Batches of a ``DataLoader`` per step."""
+    between: tuple[Between, ...] = ()
+    """Evaluations and inference between steps, most time first: in no other figure of a step."""
+    calls_per_second: Figure = NOT_SEEN
+    """Forwards of the watched model per second of all time, those between steps included."""
 
 
 class BackwardOperators(OnWire, frozen=True):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tests.queries.sessions import resnet, session_of, ticked
 from tests.small_model import ACT, CONV, DONE, FC, MEASURED, ROOT, TRACED, folded, tick
-from tests.training_session import step_parts, trained, training_step
+from tests.training_session import step_parts, trained, training_step, with_evaluation
 from tui_profiler.messages import (
     Failed,
     LoopState,
@@ -227,6 +227,9 @@ def test_the_estimated_throughput_of_a_training_is_that_of_its_steps() -> None:
     assert totals.throughput(trained(told, eight)) == "~2.00 Kitems/s"
     without = replace(seen, model=replace(seen.model, batch=None))
     assert totals.throughput(trained(told, without)) == "~250 it/s"
+    rollouts = replace(with_evaluation(told), calls_per_second=700.0)
+    assert totals.throughput(trained(rollouts, without)) == "~700 it/s"
+    assert totals.throughput(trained(rollouts, eight)) == "~2.00 Kitems/s"
     unknown = replace(told, per_second=Unknown("no step has ended"))
     assert totals.throughput(trained(unknown, seen)) == "~800 items/s"
     all_recorded = trained(told, folded(MEASURED))

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.queries.sessions import session_of
-from tests.training_session import column, with_longer
+from tests.training_session import column, with_evaluation, with_longer
 from tests.training_session import step_parts as parts
 from tests.training_session import trained as session
 from tests.training_session import training_step as step
@@ -16,6 +16,7 @@ from tui_profiler.queries.training.step import (
     Rate,
     StepVerdict,
     apart_words,
+    between_words,
     longer_words,
     node_share,
     rates,
@@ -98,6 +99,23 @@ def test_the_rate_is_of_steps_and_of_those_far_longer() -> None:
     assert told.per_second == 0.5
     older = replace(told, last=0)
     assert isinstance(usual_mean(older), Unknown)
+
+
+def test_what_lies_between_steps_is_said_with_its_share_of_the_time() -> None:
+    told = with_evaluation(step(parts(data=1.0)))
+    assert between_words(told) == (
+        "evaluation every 200 steps, 3.0 % of the time",
+        "inference, 0.2 % of the time",
+    )
+    often = replace(told.between[0], every=2.5)
+    once = replace(told.between[0], count=1)
+    each = replace(told.between[0], every=1.0)
+    words = between_words(replace(told, between=(often, once, each)))
+    assert [one.partition(",")[0] for one in words] == [
+        "evaluation every 2.5 steps",
+        "1 evaluation",
+        "evaluation every step",
+    ]
 
 
 @pytest.mark.parametrize(

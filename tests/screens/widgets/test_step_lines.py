@@ -8,7 +8,14 @@ from screens.widgets.rows import Look
 from screens.widgets.step_lines import bar_lines, node_step_lines, step_lines
 from tests.queries.sessions import resnet
 from tests.small_model import FC
-from tests.training_session import a_gan, step_parts, trained, training_step, with_longer
+from tests.training_session import (
+    a_gan,
+    step_parts,
+    trained,
+    training_step,
+    with_evaluation,
+    with_longer,
+)
 from tui_profiler.formatting.canvas import ASCII
 from tui_profiler.messages import Heartbeat, SourceLine, TrainingStep, Unknown
 from tui_profiler.session import EMPTY, apply
@@ -54,6 +61,17 @@ def test_the_rate_says_what_steps_far_longer_take_and_the_step_is_without_them()
     assert bar(told, 90, rows=1)[0].endswith("0.50 steps/s, 55 % in longer steps")
     panel = [text(line).strip() for line in step_lines(look(told))]
     assert "10 of the last 100 took far longer, 55 % of the time" in panel
+
+
+def test_an_evaluation_stands_beside_the_rate_and_in_the_panel() -> None:
+    told = with_evaluation(STEP)
+    said = "evaluation every 200 steps, 3.0 % of the time"
+    assert bar(told, 180)[1].endswith(f"4.00 items/s  128 tokens/s  {said}")
+    assert bar(told, 155)[1].endswith("4.00 items/s  128 tokens/s  evaluation 3.0 %")
+    assert bar(told, 135)[1].endswith("4.00 items/s  128 tokens/s"), "it gives way first"
+    panel = [text(line).strip() for line in step_lines(look(told))]
+    assert said in panel
+    assert "inference, 0.2 % of the time" in panel
 
 
 def test_where_there_is_room_parts_not_seen_are_dashes() -> None:

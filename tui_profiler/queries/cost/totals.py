@@ -53,13 +53,15 @@ def is_estimated_rate(session: Session) -> bool:
 def any_rate(session: Session) -> Figure:
     """Return items per second, counted or estimated; forwards per second if the batch is unknown.
 
-    In training the estimate is the rate of the last steps, which are all counted.
+    In training the estimate is the rate of the last steps, which are all counted; also where what
+    lies between steps was recorded as they were.
     """
     if session.tick is None:
         return Unknown(why_no_times(session))
     if session.tick.cold:
         return Unknown(COLD_TIMES)
-    if is_estimated_rate(session) and (of_steps := _rate_of_steps(session)) is not None:
+    is_estimate = is_estimated_rate(session) or _has_between(session)
+    if is_estimate and (of_steps := _rate_of_steps(session)) is not None:
         return of_steps
     per_second = session.tick.per_second
     return Unknown(NONE_IN_A_ROW) if isnan(per_second) else per_second
@@ -74,8 +76,15 @@ def _rate_of_steps(session: Session) -> float | None:
     if not rate or not step.forwards or seconds_without_step(session):
         return None
     # The batch of the traced forward, as in ``Tick.per_second``.
-    batch = (session.model.batch if session.model is not None else None) or 1
-    return rate * step.forwards * batch
+    batch = session.model.batch if session.model is not None else None
+    calls = known(step.calls_per_second)
+    if not batch and calls is not None:
+        return calls  # All of the model's, those between steps as well.
+    return rate * step.forwards * (batch or 1)
+
+
+def _has_between(session: Session) -> bool:
+    return session.training is not None and bool(session.training.step.between)
 
 
 def has_stopped(idle_seconds: float, per_second: float) -> bool:

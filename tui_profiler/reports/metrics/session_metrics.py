@@ -84,7 +84,10 @@ METRICS: tuple[Metric, ...] = (
         "steps_per_second",
         "Training steps per second, those far longer included; 0 while there is none.",
     ),
-    _metric("step_longer_time_ratio", "Share of the time in steps far longer, as evaluations."),
+    _metric(
+        "step_between_time_ratio", "Share of the time between steps, by what was done.", "kind"
+    ),
+    _metric("step_longer_time_ratio", "Share of the time in steps far longer, as one that saves."),
     _metric("step_items_per_second", "Items trained per second; an estimate if inputs change."),
     _metric("step_tokens_per_second", "Tokens trained per second; an estimate if inputs change."),
     _metric("first_token_p50_seconds", "Time to the first token of a request, median."),
@@ -209,6 +212,8 @@ def _of_step(report: Report) -> _Found:
     yield "step_p95_seconds", (), step.p95
     yield "steps", (), step.steps
     yield "step_longer_time_ratio", (), step.longer_share
+    for between in step.between:
+        yield "step_between_time_ratio", (("kind", between.kind),), between.share
     for name in StepParts.__struct_fields__:
         part = getattr(step.parts, name)
         if isinstance(part, StepPart):

@@ -350,7 +350,8 @@ def test_a_rare_wait_for_data_is_in_the_means_and_that_of_an_evaluation_is_not(
         assert told.recorded + told.outliers >= 56
         waited = told.parts.data * told.recorded
         assert waited < 300 * MS if evaluates else waited > 300 * MS
-        assert told.outliers >= 5 or not evaluates
+        kinds = [(one.kind, one.count, one.every) for one in told.between]
+        assert kinds == ([("evaluation", 8, 8.0)] if evaluates else [])
 
 
 def test_without_an_optimizer_of_torch_s_a_backward_pass_ends_a_step() -> None:
@@ -376,29 +377,44 @@ def test_without_an_optimizer_of_torch_s_a_backward_pass_ends_a_step() -> None:
         agrees(told.parts, spent, told.recorded, ("forward", "backward"))
 
 
-def test_evaluation_between_steps_is_in_no_mean_and_told_as_a_slow_step() -> None:
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_an_evaluation_is_a_part_of_its_own_and_no_slow_step(*, is_recorded: bool) -> None:
     spent = Spent()
     net, step = plain(spent, forward=0.5, backward=0.5, optimizer=0.5, data=0.5)
-    with watched(net) as watching:
+    records = [True]
+    watching = Watched(net, torch.ones(2, WIDTH), records=lambda: records[0])
+    watching.recorder.peeks = True
+    try:
         for count in range(120):
             step()
             if count % 20 == 0:
                 watching.take()
+        records[0] = is_recorded
+        watching.recorder.peeks = True
+        for _ in range(FIRST_STEPS):
+            step()
         watching.take()
         net.eval()
+        spent.clear()
         with torch.no_grad():
-            for _ in range(60):
+            for _ in range(600):
                 net(torch.ones(2, WIDTH))
         net.train()
+        evaluated = spent.inside["forward"]
         step()
         told = watching.take()
-        assert told is not None
-        assert told.outliers >= 1
-        assert told.forwards == 1
-        assert watching.slow[-1].seconds >= 60 * 0.5 * MS
-        forward = watching.slow[-1].parts.forward
-        assert isinstance(forward, float)
-        assert forward >= 60 * 0.5 * MS
+    finally:
+        watching.close()
+    assert told is not None
+    (between,) = told.between
+    assert (between.kind, between.count, between.forwards) == ("evaluation", 1, 600)
+    assert isinstance(between.forward_seconds, float)
+    assert evaluated <= between.forward_seconds <= between.seconds
+    assert told.forwards == 1
+    assert isinstance(told.parts.forward, float)
+    assert told.parts.forward * told.recorded < evaluated
+    assert told.last / told.per_second < evaluated + 256 * 20 * MS, "lengths are without it"
+    assert all(one.seconds < evaluated for one in watching.slow)
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])

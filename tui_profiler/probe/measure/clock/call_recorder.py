@@ -5,7 +5,10 @@
    (``process/interpreter_lock.py``). The list exists only while the root runs on that thread, so
    calls of other models leave nothing behind.
 2. While no forward is recorded, on any thread, the gate is shut: a call costs nothing.
-3. In one forward now and then each call reads what its thread uses (``call_readings.py``). Not
+3. In a step of training that is not recorded, calls of the root may be counted up to the first
+   with autograd (``RootCall``): that is what an evaluation or a rollout between two steps is known
+   by. Behind that call the gate is shut again.
+4. In one forward now and then each call reads what its thread uses (``call_readings.py``). Not
    where Dynamo holds a replacement: it would compile again for another code.
 
 The replacement itself is in ``timed_call.py``.
@@ -24,7 +27,7 @@ from operator import is_
 from struct import error as NoTimesError
 from struct import pack
 from threading import get_ident
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import nn
@@ -52,10 +55,15 @@ from tui_profiler.probe.process.wire_names import writable
 from tui_profiler.probe.torch_compat.forward_kind import FirstTensor, Kind, first_tensor, kind_of
 from tui_profiler.probe.torch_compat.forward_tokens import ForwardTokens
 from tui_profiler.probe.torch_compat.internals import is_compiled, sequence_number
-from tui_profiler.probe.torch_compat.threads import is_graph_kept, is_in_backward
+from tui_profiler.probe.torch_compat.threads import (
+    is_graph_kept,
+    is_in_backward,
+    without_torch_function,
+)
 from tui_profiler.probe.torch_compat.versions import COMPILES_PARTS_ALONE
 from tui_profiler.system.real_time import perf_counter
 
+_T = TypeVar("_T")
 Around: TypeAlias = Callable[[Callable[[], object]], object]
 """Runs what it is given, once, and returns what that returned."""
 
@@ -63,6 +71,8 @@ MOST_MET = 10_000
 """Modules called elsewhere: a program may make them by the million."""
 MOST_OTHERS = 10_000
 """Calls of other models that wait to be taken."""
+MOST_ROOT_CALLS = 20_000
+"""Calls of the root in steps that are not recorded, that wait to be taken."""
 _FIELDS = 3
 """Items of one event while a forward runs: module, start, end."""
 
@@ -109,7 +119,6 @@ class Watching:
         self._asking_seconds = 0.0
         self.collector = CollectorClock()
         self._usage = ThreadUsageReader(collector=self.collector)
-        self._traced = traced
         self.met: set[int] = set()
         """As in ``Recorder``; nothing here keeps them alive."""
         self.timed: set[int] = set()
@@ -119,10 +128,8 @@ class Watching:
         self._between: dict[int, float] = {}
         self._in_other: set[int] = set()
         self._others: deque[OtherCall] = deque(maxlen=MOST_OTHERS)
-        self._strangers = strangers
-        self._tokens = tokens or TokenReader()
-        self._pending_events, self._pending = pending_events, 0
-        self._is_open = True
+        self._traced, self._strangers, self._tokens = traced, strangers, tokens or TokenReader()
+        self._pending_events, self._pending, self._is_open = pending_events, 0, True
         self._finished: deque[_Finished] = deque()
         self._under_way: dict[int, list[object]] = {}
         self._modules_before: list[nn.Module] = []
@@ -134,6 +141,9 @@ class Watching:
         self.threads: set[int] = set()
         """That ran the root with autograd."""
         self.reader = CallReader()
+        self.peeked: Callable[[], nn.Module | None] = _nobody
+        """As in ``Recorder``."""
+        self._root_calls: deque[RootCall] = deque(maxlen=MOST_ROOT_CALLS)
         self.call, self._codes = timed_call(self)
 
     def watch(
@@ -153,6 +163,7 @@ class Watching:
         self.is_marked = is_marked
         self.is_wanted = root is not None
         self.watched = _nobody if root is None else weakref.ref(root)
+        self.peeked = _nobody
         self._move_gate()
         if not self._is_open:  # Closed meanwhile, by another thread.
             self.is_wanted, self.watched = False, _nobody
@@ -181,6 +192,54 @@ class Watching:
         self.watch(root, is_marked=root is not None)
         if root is not None:
             self.marks.begin_step()
+
+    def peek(self, root: nn.Module) -> None:
+        """Count calls of the root up to the first with autograd, while none is recorded."""
+        if not self._in_place and not self._is_compiled():
+            self.peeked = weakref.ref(root)
+            self._move_gate()
+
+    def peeking(self, root: nn.Module, note: Callable[[_T], object]) -> Callable[[_T], object]:
+        """Return what notes something, and peeks again; called at the ends of short steps."""
+        call, code, peeked = self.call, self._codes.peeking, weakref.ref(root)
+
+        def note_and_peek(what: _T) -> None:
+            note(what)
+            if self._is_open and not self._in_place and not self.is_wanted:
+                self.peeked = peeked
+                call.__code__ = code
+
+        return note if self._in_place or self._is_compiled() else note_and_peek
+
+    def run_peeked(
+        self,
+        root: nn.Module,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        run: Call | None = None,
+    ) -> object:
+        """Run one forward of the root that is not recorded, and keep when it ran."""
+        # No other call is counted meanwhile: those inside of it cost nothing.
+        peeked, self.peeked = self.peeked, _nobody
+        self._move_gate()
+        is_grad, thread, training = torch.is_grad_enabled(), get_ident(), root.training
+        items = _first_axis(args)
+        began = perf_counter()
+        if is_grad:
+            self._root_calls.append(RootCall(thread, began, began, training, is_grad, items))
+            return (run or self.untraced)(root, *args, **kwargs)
+        try:
+            return (run or self.untraced)(root, *args, **kwargs)
+        finally:
+            ended = perf_counter()
+            self._root_calls.append(RootCall(thread, began, ended, training, is_grad, items))
+            if self._is_open:
+                self.peeked = peeked
+                self._move_gate()
+
+    def take_root_calls(self) -> list[RootCall]:
+        """Return calls of the root in steps that were not recorded."""
+        return [self._root_calls.popleft() for _ in range(len(self._root_calls))]
 
     def begin_pass(self, roots: object) -> None:
         """Take note that a backward pass begins on this thread: what runs in it is computed again.
@@ -249,7 +308,7 @@ class Watching:
         self.marks.close()
         # The gate stays as it is: what was compiled meanwhile may hold the replacement, and would
         # be compiled again for other code. Open, it passes through.
-        self.is_wanted, self.watched = False, _nobody
+        self.is_wanted, self.watched, self.peeked = False, _nobody, _nobody
         self._finished.clear()
         self._modules_before = []
         if self.device is not None:
@@ -322,6 +381,8 @@ class Watching:
         self, method: Call, model: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
         """Run a method that stands for the forward of the root."""
+        if self.peeked() is model:
+            return self.run_peeked(model, args, kwargs, method)
         if self.events.get() is not None or self.watched() is not model:
             return method(model, *args, **kwargs)
         return self.run_root(model, args, kwargs, method)
@@ -539,7 +600,8 @@ class Watching:
         is_needed = self.is_wanted or bool(self._under_way) or self._pass is not None
         codes = self._codes
         if self._in_place or not (is_needed or self._is_compiled()):
-            self.call.__code__ = codes.shut
+            is_peeking = self.peeked is not _nobody and not self._in_place
+            self.call.__code__ = codes.peeking if is_peeking else codes.shut
         if not self._in_place and (self.is_wanted or self._under_way or self._pass is not None):
             is_reading = self.reader.is_reading
             opened = codes.marked if self.is_marked else codes.opened
@@ -564,6 +626,16 @@ class Watching:
 
 def _nobody() -> None:
     return None
+
+
+def _first_axis(args: tuple[object, ...]) -> int:
+    """Return the size of the first axis of the first argument; 0 where there is none."""
+    first = args[0] if args else None
+    if type(first) is not torch.Tensor or first.is_nested:
+        return 0
+    with without_torch_function():
+        shape = first.shape
+    return shape[0] if shape else 0
 
 
 class _Call(NamedTuple):
@@ -653,6 +725,29 @@ class OtherCall(NamedTuple):
     model: ModelKey
     numbers: Sequence[int] = ()
     """Of autograd's next node, at its entry and exit; none where the graph was not kept."""
+
+
+class RootCall(NamedTuple):
+    """Calls of the root that were not recorded: one, or several in a row added up."""
+
+    thread: int
+    began: float
+    """Second of ``time.perf_counter``."""
+    ended: float
+    """That of its beginning where it ran with autograd."""
+    training: bool
+    """The root's flag, before it."""
+    is_grad: bool
+    items: int
+    """Size of the first axis of its first argument; 0 where that is not a tensor with an axis."""
+    calls: int = 1
+    spent: float | None = None
+    """Seconds in those calls; None: from ``began`` to ``ended``."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds in those calls."""
+        return self.ended - self.began if self.spent is None else self.spent
 
 
 class _Pass:

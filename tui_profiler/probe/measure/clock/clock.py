@@ -21,11 +21,12 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
+from typing import TypeVar
 
 from torch import nn
 
 from tui_profiler.probe.measure.clock.backward import BackwardPasses
-from tui_profiler.probe.measure.clock.call_recorder import Around, OtherCall, Watching
+from tui_profiler.probe.measure.clock.call_recorder import Around, OtherCall, RootCall, Watching
 from tui_profiler.probe.measure.clock.device_clock import DeviceClock, DeviceMark
 from tui_profiler.probe.measure.clock.forward import Forward
 from tui_profiler.probe.measure.clock.graph_marks import PassSeen, Reached, StepReader
@@ -46,6 +47,7 @@ from tui_profiler.system import real_time as time
 
 __all__ = ["PENDING_EVENTS", "Forward", "ModuleClock"]
 
+_T = TypeVar("_T")
 PENDING_EVENTS = 400_000
 """At most 10 MB; half a second of a model that does nothing but call empty modules."""
 
@@ -141,6 +143,24 @@ class ModuleClock:
         self._seconds = inf if is_recorded else 0.0
         if (watching := self._watching) is not None:
             watching.watch_step(self._root() if is_recorded else None, values)
+
+    def peek(self) -> None:
+        """Count calls of the model in a step that is not recorded, up to the first with autograd.
+
+        Callable on any thread.
+        """
+        watching, root = self._watching, self._root()
+        if watching is not None and root is not None:
+            watching.peek(root)
+
+    def peeking(self, note: Callable[[_T], object]) -> Callable[[_T], object]:
+        """Return what notes something at the end of a step, and peeks in the next one."""
+        watching, root = self._watching, self._root()
+        return note if watching is None or root is None else watching.peeking(root, note)
+
+    def take_root_calls(self) -> list[RootCall]:
+        """Return calls of the model in steps that were not recorded."""
+        return [] if (watching := self._watching) is None else watching.take_root_calls()
 
     @property
     def is_step_recorded(self) -> bool:

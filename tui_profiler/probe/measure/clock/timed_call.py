@@ -63,6 +63,15 @@ class Recorder(Protocol):
     reader: CallReader
     """For forwards in which each call reads what its thread uses."""
 
+    peeked: Callable[[], nn.Module | None]
+    """Returns the root while calls of it are counted that are not recorded."""
+
+    def run_peeked(
+        self, root: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
+        """Run one forward of the root that is not recorded, and keep when it ran."""
+        ...
+
     def recomputing(self) -> list[object] | None:
         """Return the events of the backward pass that this call is in; None outside of one."""
         ...
@@ -82,11 +91,11 @@ def _torchs_own_call() -> Call | None:
 _TORCHS_CALL = _torchs_own_call()
 
 
-# The six below are only their code: a replacement is a function that carries one of four of them,
+# The seven below are only their code: a replacement is a function that carries one of five of them,
 # with what it reads as its globals. So behind a shut gate runs torch's own code and none of ours:
 # asking a flag there cost 0.7 to 1.3 % of mobilenet_v3_small, which it exists to save.
 # Exchanging the code takes 0.1 us, leaves the cache of methods of every class alone, and each of
-# the four keeps what the interpreter has learnt of it; a call that runs already is not touched.
+# the five keeps what the interpreter has learnt of it; a call that runs already is not touched.
 # ``torch.compile`` keeps what it made by code: where it has met a replacement with an open gate,
 # the gate is not shut any more, and what passes through asks for itself.
 # ruff: noqa: F821 - a replacement has globals of its own, in which these are defined
@@ -262,6 +271,17 @@ def _reading_open(self: nn.Module, /, *args: object, **kwargs: object) -> object
             marks.leave(marked, first, output)
 
 
+def _peeking(self: nn.Module, /, *args: object, **kwargs: object) -> object:
+    """Take the place of any call in a step that is not recorded, until the model trains in it."""
+    if is_dynamo_compiling():
+        return replaced(self, *args, **kwargs)
+    if self is watching.peeked():
+        return watching.run_peeked(self, args, kwargs)
+    if is_direct and self._compiled_call_impl is None:
+        return self._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]  # torch
+    return untraced(self, *args, **kwargs)
+
+
 def _chained_shut(self: nn.Module, /, *args: object, **kwargs: object) -> object:
     return replaced(self, *args, **kwargs)
 
@@ -275,6 +295,8 @@ class Codes(NamedTuple):
     """The same, where the backward is recorded as well."""
     reading: CodeType
     """The same, where each call reads what its thread uses."""
+    peeking: CodeType
+    """Where only calls of the root are counted."""
     shut: CodeType
 
 
@@ -305,6 +327,6 @@ def timed_call(owner: Recorder) -> tuple[FunctionType, Codes]:
         "perf_counter": perf_counter,
     }
     # Copies, because Dynamo keeps what it compiled with them: torch's own stays free of ours.
-    each = (opened, _marked_open, _reading_open, shut)
+    each = (opened, _marked_open, _reading_open, _peeking, shut)
     codes = Codes(*(one.__code__.replace() for one in each))
     return FunctionType(codes.opened, names, "timed_call"), codes

@@ -3,8 +3,8 @@
 Told on the thread that does so, where torch is entered anyway. Backward passes are told by
 ``clock/backward.py``, waits for collectives by ``ranks/collectives.py``, forwards by the clock.
 
-1. While someone listens, one attribute is replaced, what three functions wrap, and two global hooks
-   are added. They are taken away when the last listener leaves, if they are still ours; below
+1. While someone listens, two attributes are replaced, what three functions wrap, and two global
+   hooks are added. They are taken away when the last listener leaves, if they are still ours; below
    another replacement ours passes through for ever.
 2. Nothing of ours raises in the program or waits: two readings of the timer and one call of each
    listener.
@@ -16,8 +16,10 @@ Told on the thread that does so, where torch is entered anyway. Backward passes 
 
 | what | tells | when it is gone |
 |---|---|---|
-| ``torch.utils.data.dataloader._BaseDataLoaderIter.__next__`` | waiting for data; of iterators \
-that run already as well | ``data`` is unknown |
+| ``torch.utils.data.dataloader._BaseDataLoaderIter.__next__`` | waiting for data, and which \
+loader it came from; of iterators that run already as well | ``data`` is unknown |
+| its ``__init__`` | when an iterator was made: with it an evaluation begins | it begins with its \
+first batch |
 | ``torch.optim.optimizer.register_optimizer_step_pre_hook``, ``…post_hook`` (public) | steps of \
 optimizers | – |
 | what ``clip_grad_norm_``, ``_get_total_norm`` and ``_clip_grads_with_norm_`` of \
@@ -38,7 +40,7 @@ from threading import get_ident
 from types import CellType, FrameType
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
-from torch import Tensor, strided
+from torch import Tensor, is_grad_enabled, strided
 from torch.compiler import is_dynamo_compiling
 from torch.nn.utils import clip_grad
 from torch.optim import optimizer
@@ -52,6 +54,12 @@ from tui_profiler.probe.measure.clock.backward import (
     MOST_BRIEF,
     here,
     present_thread,
+)
+from tui_profiler.probe.measure.step.loader_iterators import (
+    UNKNOWN_FETCHER,
+    Fetch,
+    Fetcher,
+    LoaderIterators,
 )
 from tui_profiler.probe.torch_compat.internals import is_compiled
 from tui_profiler.probe.torch_compat.threads import without_torch_function
@@ -79,6 +87,12 @@ class Mark(NamedTuple):
     """``id`` of the optimizer."""
     settings: LoaderSettings | OptimizerSettings | None = None
     """Of the loader or the optimizer; None where they cannot be told."""
+    fetch: Fetch | None = None
+    """Which loader was waited for; None of what is not data."""
+
+
+BriefTime: TypeAlias = tuple[float, float, Fetch | None]
+"""When something began and ended that nobody was told of; of data, which loader it was."""
 
 
 class Listener(Protocol):
@@ -162,7 +176,8 @@ class StepMarks:
         """Why a kind of mark is not told."""
         self.spent = 0.0
         """Seconds that telling of optimizers took."""
-        self.brief: dict[Kind, deque[tuple[float, float]]] = {
+        self._iterators = LoaderIterators()
+        self.brief: dict[Kind, deque[BriefTime]] = {
             kind: deque(maxlen=MOST_BRIEF) for kind in get_args(Kind)
         }
         """When what nobody was told of began and ended, of each kind."""
@@ -227,7 +242,11 @@ class StepMarks:
 
     def _install(self) -> None:
         self.why_not = {}
-        self._replace(getattr(dataloader, "_BaseDataLoaderIter", None), "__next__", "data")
+        iterators = getattr(dataloader, "_BaseDataLoaderIter", None)
+        if self._replace(iterators, "__next__", self._fetching):
+            self._replace(iterators, "__init__", self._making)
+        else:
+            self.why_not["data"] = "this version of torch has no __next__ of a loader's iterators"
         for name in CLIPPING:
             self._replace_wrapped(vars(clip_grad).get(name), name)
         if self._hooks:
@@ -259,14 +278,15 @@ class StepMarks:
             times.clear()
         self._under_way.clear()
 
-    def _replace(self, owner: object, name: str, kind: Kind) -> None:
+    def _replace(self, owner: object, name: str, timed: Callable[[Call], Call]) -> bool:
+        """Replace an attribute; returns False where there is none."""
         before = None if owner is None else vars(owner).get(name)
         if owner is None or not callable(before):
-            self.why_not[kind] = f"this version of torch has no {name}"
-            return
-        ours = functools.wraps(before)(self._timed(before, kind))
+            return False
+        ours = functools.wraps(before)(timed(before))
         setattr(owner, name, ours)
         self._replaced.append((owner, name, before, ours))
+        return True
 
     def _replace_wrapped(self, wrapper: object, name: str) -> None:
         """Replace the function that a decorated one calls."""
@@ -282,12 +302,12 @@ class StepMarks:
             self.why_not["clip"] = f"this version of torch has another {name}"
             return
         before = cell.cell_contents
-        ours = functools.wraps(before)(self._timed(before, "clip"))
+        ours = functools.wraps(before)(self._clipping(before))
         cell.cell_contents = ours
         self._wrapped.append((cell, before, ours))
 
-    def _timed(self, before: Call, kind: Kind) -> Call:
-        times = self.brief[kind]
+    def _clipping(self, before: Call) -> Call:
+        times = self.brief["clip"]
 
         def timed(*args: object, **kwargs: object) -> object:
             if is_dynamo_compiling() or not self._listeners:
@@ -298,14 +318,60 @@ class StepMarks:
                 try:
                     return before(*args, **kwargs)
                 finally:
-                    times.append((began, perf_counter()))
+                    times.append((began, perf_counter(), None))
             try:
                 return before(*args, **kwargs)
             finally:
-                settings = loader_settings(args[0]) if kind == "data" and args else None
-                self._tell(Mark(kind, get_ident(), began, perf_counter(), 0, settings))
+                self._tell(Mark("clip", get_ident(), began, perf_counter()))
 
         return timed
+
+    def _fetching(self, before: Call) -> Call:
+        times, known = self.brief["data"], self._iterators.get
+
+        def timed(*args: object, **kwargs: object) -> object:
+            if is_dynamo_compiling() or not self._listeners:
+                return before(*args, **kwargs)
+            is_over, began = False, perf_counter()
+            try:
+                return before(*args, **kwargs)
+            except StopIteration:
+                is_over = True
+                raise
+            finally:
+                ended, brief = perf_counter(), self._brief
+                iterator = args[0] if args else None
+                try:
+                    fetcher = known(iterator) or self._new_fetcher(iterator)
+                except TypeError:  # Its class cannot be hashed, or be referred to weakly.
+                    fetcher = UNKNOWN_FETCHER
+                fetch = Fetch(fetcher, is_grad_enabled(), is_over)
+                if brief is not None and here() is brief.here:
+                    times.append((began, ended, fetch))
+                else:
+                    settings = loader_settings(iterator)
+                    self._tell(Mark("data", get_ident(), began, ended, 0, settings, fetch))
+
+        return timed
+
+    def _making(self, before: Call) -> Call:
+        def made(*args: object, **kwargs: object) -> object:
+            if is_dynamo_compiling() or not self._listeners:
+                return before(*args, **kwargs)
+            began = perf_counter()
+            result = before(*args, **kwargs)
+            if args:
+                self._new_fetcher(args[0], began)
+            return result
+
+        return made
+
+    def _new_fetcher(self, iterator: object, made: float = 0.0) -> Fetcher:
+        sampler = _attributes(iterator).get("_index_sampler")
+        try:
+            return self._iterators.add(iterator, sampler, made)
+        except TypeError:  # As above.
+            return UNKNOWN_FETCHER
 
     def _before_step(self, stepped: optimizer.Optimizer, args: object, kwargs: object) -> None:
         if is_dynamo_compiling():
@@ -350,7 +416,7 @@ class StepMarks:
         if brief is not None and brief.stepped() is stepped and here() is brief.here:
             began, brief.began = brief.began, 0.0
             if began and next(brief.steps, brief) is None:
-                self._brief_steps.append((began, ended))
+                self._brief_steps.append((began, ended, None))
                 brief.ended = ended
                 brief.end(ended)
                 return

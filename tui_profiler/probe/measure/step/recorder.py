@@ -157,6 +157,8 @@ class StepRecorder:
         """That ends steps."""
         self.is_driving = False
         """Whether ends of steps decide which forwards are recorded."""
+        self.peeks = False
+        """Whether calls of the model before a step's own are counted in steps not recorded."""
         self.window: StepWindow | None = None
         """What the next recorded step runs in."""
         self.next_values: StepValues | None = None
@@ -277,6 +279,16 @@ class StepRecorder:
         if governor is not None and governor.share > MORE_FACTOR * self._brief_share:
             self.decide_next()
 
+    def watch_gap(self) -> None:
+        """Count the model's calls up to the next step, and record nothing else of this one.
+
+        It is far longer than others: something lies between two steps.
+        """
+        self._is_recorded = False
+        self._drop_values()
+        self._clock.record_step(is_recorded=False)
+        self._clock.peek()
+
     def stop_driving(self) -> None:
         """Let the clock decide again which forwards are recorded: no step has ended for long."""
         self.is_driving = self._is_recorded = False
@@ -317,6 +329,8 @@ class StepRecorder:
             if window is not None and is_waiting:
                 window.await_forward()
                 self._clock.call_before_next(window.begin)
+            if not self._is_recorded and self.peeks:
+                self._clock.peek()
             if not self._is_recorded and self._governor is not None:
                 self._be_brief(self._governor)
 
@@ -328,6 +342,8 @@ class StepRecorder:
         end: Callable[[float], object] = self.ends.append
         if self.usual_seconds >= LEAST_READ_ALWAYS_SECONDS:
             end = self._clock.noting_usage(self.ends.append) or end
+        if self.peeks:
+            end = self._clock.peeking(end)
         self._brief_share = governor.share
         self._brief = brief = BriefMarks(subject, steps, end)
         MARKS.be_brief(brief)

@@ -10,13 +10,13 @@ nothing is sampled.
 import linecache
 import sys
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from math import inf
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from tui_profiler.messages.training import LONGEST_LINE
+from tui_profiler.messages.training import LONGEST_LINE, SourceLine
 from tui_profiler.probe.process.interpreter_lock import NO_FRAMES, is_locked
 from tui_profiler.probe.process.source_line import is_users, library_of
 from tui_profiler.system.real_time import perf_counter, thread_time
@@ -32,6 +32,8 @@ large a share (``LINE_SHARE`` in ``findings/execution/training.py``)."""
 MOST_SAMPLES = 10_000
 """That wait to be taken: more than three minutes of them."""
 MOST_FRAMES = 200
+MOST_LINES = 8
+"""Lines of the program that are reported."""
 WAIT_SECONDS = 150e-6
 """Delay of the sampled thread by one sample, beside the CPU time of the sampling thread: the GIL
 changes hands twice (``benchmarks/training/line_samples.py``)."""
@@ -168,6 +170,15 @@ def _innermost(frame: FrameType | None, forward: CodeType | None) -> Line | None
         return None
     code = found.f_code
     return Line(code.co_qualname, code.co_filename, found.f_lineno or 0)
+
+
+def source_lines(lines: Counter[Line]) -> tuple[SourceLine, ...]:
+    """Return lines by the number of samples that fell into them, most first."""
+    total = lines.total()
+    return tuple(
+        SourceLine(function, file, number, count / total, text_of(file, number))
+        for (function, file, number), count in lines.most_common(MOST_LINES)
+    )
 
 
 def text_of(file: str, number: int) -> str:

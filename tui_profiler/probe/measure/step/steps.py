@@ -6,7 +6,8 @@
 3. A step is added up when its end was told; what is told of it later is not waited for.
 4. Of most steps that are not recorded only times are kept (``BriefMarks``). They are added up all
    together, and taken apart where one was slow or a sample fell into it.
-5. Each moment of a step belongs to one part (``divide``).
+5. Each moment of a step belongs to one part (``divide``). What lies between two steps, such as an
+   evaluation, belongs to none, and to no length of a step (``between_steps.py``).
 6. Memory is bounded by the number of nodes and by ``MOST_WAITING`` items of one step.
 """
 
@@ -14,7 +15,7 @@ import math
 import weakref
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from operator import attrgetter, itemgetter, sub
 from types import CodeType
@@ -34,10 +35,10 @@ from tui_profiler.messages import (
     TrainingStep,
     Unknown,
 )
-from tui_profiler.messages.training import SourceLine, StepEnd, StepParts
+from tui_profiler.messages.training import StepEnd, StepParts
 from tui_profiler.probe.measure.clock.aggregate import quantiles, thread_time
 from tui_profiler.probe.measure.clock.backward import ENGINE
-from tui_profiler.probe.measure.clock.call_recorder import OtherCall
+from tui_profiler.probe.measure.clock.call_recorder import OtherCall, RootCall
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.device_clock import DeviceClock
 from tui_profiler.probe.measure.clock.forward import Forward
@@ -47,8 +48,17 @@ from tui_profiler.probe.measure.clock.thread_usage import ThreadUsage, usage_bet
 from tui_profiler.probe.measure.clock.tree_index import TreeIndex
 from tui_profiler.probe.measure.ranks.collectives import PROCESS, PendingCollectives
 from tui_profiler.probe.measure.step.backward_calls import StepTimes
+from tui_profiler.probe.measure.step.between_steps import (
+    Batch,
+    BetweenSteps,
+    Gap,
+    Interval,
+    is_inside,
+)
+from tui_profiler.probe.measure.step.between_totals import BetweenTotals
 from tui_profiler.probe.measure.step.items import items_of, tokens_of
-from tui_profiler.probe.measure.step.marks import MARKS
+from tui_profiler.probe.measure.step.loader_iterators import Fetch
+from tui_profiler.probe.measure.step.marks import MARKS, BriefTime
 from tui_profiler.probe.measure.step.outside_modules import (
     UNDIVIDED,
     UNSEEN_AGAIN,
@@ -65,7 +75,7 @@ from tui_profiler.probe.measure.step.recorder import (
     StepRecorder,
     brief_step_seconds,
 )
-from tui_profiler.probe.measure.step.source_lines import Line, LineSampler, Sample, text_of
+from tui_profiler.probe.measure.step.source_lines import Line, LineSampler, Sample, source_lines
 from tui_profiler.probe.measure.step.step_set import FigureName, StepSet
 from tui_profiler.probe.measure.step.zero_grad import GradientWatch
 from tui_profiler.probe.measure.values.model_values import ValueReader
@@ -86,11 +96,13 @@ LEAST_UNTRACED = 3
 LEAST_WITHOUT_OTHERS = 8
 """Recorded steps in a row without a call of another model, after which samples of steps that are
 not recorded are told again: a model that is called in every second step is missed in one of 256."""
+LEAST_USAGE = 0.5
+"""Share of the recorded steps whose use of the thread must be known: it is not where an evaluation
+lies before one."""
 FAR_OUT = 3.0
 LEAST_FACTOR = 1.5
 """As of forwards (``clock/aggregate.py``)."""
 MOST_WAITING = 200_000
-MOST_LINES = 8
 OPTIMIZER_STEPS = 64
 """The last ones, of which it is told which optimizer steps most seldom."""
 LAST_BATCHES = 64
@@ -102,11 +114,34 @@ caches are cold; for short steps, whose caches stay warmer, at most this share o
 Measured: 12 to 17 us of 2.5 ms, 15 of 1.4 ms, 14 of 0.7 ms, 4.8 of 95 us; in a loop 0.6.
 """
 PATIENCE_SECONDS = 5.0
-"""Without the end of a step, at least, after which the clock records on its own again."""
+"""Seconds without the end of a step, at least, after which the clock falls back to recording single
+forwards; longer where steps, or what lies between them, take longer."""
+FIRST_PATIENCE_SECONDS = 60.0
+"""Likewise, until it is known how long a step takes."""
+LONG_FACTOR = 4.0
+"""Times the median step: from there on, something lies between two steps."""
+LONG_SECONDS = 0.5
+"""From which on it is looked at, at least: it is done between two ticks."""
+PEEKED_STEP_SECONDS = 5e-3
+"""Length of steps from which on the model's calls before the step's own are always counted, also in
+steps that are not recorded: 3 us per step. In shorter ones, once something lay between steps."""
+MOST_CALLS = 2_000
+"""Calls of the model between two steps that are kept apart; older ones are added up."""
+LEAST_SLOW_STEPS, SLOW_SECONDS = 3, 3.0
+"""Minimum number of steps before slow steps are reported, and seconds that they take together."""
 
 PartName: TypeAlias = Literal[
-    "data", "transfer", "forward", "backward", "clip", "optimizer", "communication", "other"
+    "data",
+    "transfer",
+    "forward",
+    "backward",
+    "clip",
+    "optimizer",
+    "communication",
+    "other",
+    "between",
 ]
+"""Part of a step; ``between`` is what belongs to none."""
 
 T = TypeVar("T")
 
@@ -140,6 +175,8 @@ class Span(NamedTuple):
     part: PartName
     began: float
     ended: float
+    fetch: Fetch | None = None
+    """Of ``data``: from which loader."""
 
 
 class Division(NamedTuple):
@@ -163,6 +200,12 @@ class _Lengths:
 
     def __len__(self) -> int:
         return len(self._last)
+
+    @property
+    def are_enough(self) -> bool:
+        """Whether steps are reported."""
+        is_slow = len(self) >= LEAST_SLOW_STEPS and sum(self._last) >= SLOW_SECONDS
+        return is_slow or len(self) >= LEAST_STEPS
 
     @property
     def per_second(self) -> float:
@@ -261,6 +304,10 @@ class _Queue(Generic[T]):
         first, last = (bisect_left(self._items, at, key=self._second) for at in (began, ended))
         return self._items[first:last]
 
+    def replace(self, items: list[T]) -> None:
+        """Keep other items, in order, instead of those."""
+        self._items = items
+
     def until(self, end: float) -> list[T]:
         """Take the items before a second."""
         if not self._items or self._second(self._items[0]) >= end:
@@ -274,28 +321,33 @@ class _BriefTimes:
     """When parts of steps that nobody was told of began and ended."""
 
     def __init__(self) -> None:
-        self._times: dict[PartName, tuple[list[float], list[float]]] = {}
-        """When they began, and when they ended: the latter in order."""
+        self._times: dict[PartName, tuple[list[float], list[float], list[Fetch | None]]] = {}
+        """When they began, when they ended (in order), and which loader was waited for."""
 
-    def add(self, part: PartName, times: Sequence[tuple[float, float]]) -> None:
+    def add(self, part: PartName, times: Sequence[BriefTime]) -> None:
         """Add times at which one began and ended."""
-        began, ended = self._times.setdefault(part, ([], []))
-        began += [one for one, _ in times]
-        ended += [one for _, one in times]
+        began, ended, fetches = self._times.setdefault(part, ([], [], []))
+        began += [one for one, _, _ in times]
+        ended += [one for _, one, _ in times]
+        fetches += [one for _, _, one in times]
 
     def inside(self, since: float, until: float) -> list[Span]:
         """Return what ended in a time; the innermost first where one is inside of another."""
-        return [
-            Span(part, began[place], ended[place])
-            for part, (began, ended) in self._times.items()
-            for place in range(bisect_right(ended, since), bisect_right(ended, until))
-        ]
+        return [span for part in self._times for span in self.of(part, since, until)]
+
+    def of(self, part: PartName, since: float, until: float) -> list[Span]:
+        """Return what ended of one part in a time."""
+        if part not in self._times:
+            return []
+        began, ended, fetches = self._times[part]
+        places = range(bisect_right(ended, since), bisect_right(ended, until))
+        return [Span(part, began[place], ended[place], fetches[place]) for place in places]
 
     def drop(self, until: float) -> None:
         """Drop what ended before a second."""
-        for began, ended in self._times.values():
+        for began, ended, fetches in self._times.values():
             place = bisect_right(ended, until)
-            del began[:place], ended[:place]
+            del began[:place], ended[:place], fetches[:place]
 
 
 class _Told(NamedTuple):
@@ -311,6 +363,19 @@ class _Told(NamedTuple):
     """Nodes that backward passes came to."""
     others: list[OtherCall]
     samples: list[Sample]
+    calls: list[RootCall]
+    """Of the model, that were not recorded."""
+
+    def without(self, gaps: Sequence[Gap]) -> "_Told":
+        """Return the same without what lies between steps."""
+        if not gaps:
+            return self
+        return self._replace(
+            spans=[one for one in self.spans if not is_inside(one[1].began, one[1].ended, gaps)],
+            forwards=[one for one in self.forwards if not is_inside(one.began, one.ended, gaps)],
+            others=[one for one in self.others if not is_inside(one.began, one.ended, gaps)],
+            samples=[one for one in self.samples if not is_inside(one.at, one.at, gaps)],
+        )
 
 
 class _Waiting:
@@ -323,6 +388,7 @@ class _Waiting:
         self.marks: _Queue[Reached] = _Queue(itemgetter(1))
         self.others: _Queue[OtherCall] = _Queue(attrgetter("began"))
         self.samples: _Queue[Sample] = _Queue(attrgetter("at"))
+        self.calls: _Queue[RootCall] = _Queue(attrgetter("began"))
         self.in_windows: set[int] = set()
         """``id`` of forwards that ran in an operator window."""
 
@@ -339,6 +405,7 @@ class _Waiting:
             self.marks.until(end),
             self.others.until(end),
             self.samples.until(end),
+            self.calls.until(end),
         )
 
     @property
@@ -511,9 +578,7 @@ class TrainingSteps:
         self.values = ValueReader(self._index, budget)
         """Reads the values of steps, while that is wanted."""
         self._sampler = LineSampler(budget)
-        self._waiting = _Waiting()
-        self._brief = _BriefTimes()
-        self._ends = _Ends()
+        self._waiting, self._brief, self._ends = _Waiting(), _BriefTimes(), _Ends()
         self._collectives: PendingCollectives | None = None
         self._before: End | None = None
         self._seen: set[str] = set()
@@ -525,6 +590,11 @@ class TrainingSteps:
         self._loaders: deque[LoaderSettings] = deque(maxlen=LAST_BATCHES)
         self._lengths = _Lengths()
         self._lines = _LastLines()
+        self._between = BetweenSteps()
+        self._totals = BetweenTotals()
+        self._seen_from = 0.0
+        """Second since which the model's calls are counted in the present step, where that began
+        before."""
         self._set = StepSet()
         self._others = OtherModels()
         self._so_far = [0.0] * len(StepParts.__struct_fields__)
@@ -544,8 +614,7 @@ class TrainingSteps:
         """Whether a step was added to the means since the last time."""
         self.cost: StepCost | None = None
         """What recording a step costs; None where no step has been recorded for its own sake."""
-        self._recorded_calls = 0
-        self._recorded_seconds = 0.0
+        self._recorded_calls, self._recorded_seconds = 0, 0.0
         self._brief_step_seconds = 0.0
         """What it takes to keep only times of one step; 0: not known yet."""
         self.brief_seconds = 0.0
@@ -648,7 +717,10 @@ class TrainingSteps:
         waiting, recorder, counted = self._waiting, self._recorder, self._steps
         # Ends first: what a step consists of is told before its end is.
         ends = [one for one in _taken(recorder.ends) if _second(one) >= self._since]
-        waiting.forwards.add(forwards)
+        if recorder.is_driving or self._before is None:
+            waiting.forwards.add(forwards)
+        else:
+            waiting.calls.add(map(_as_call, forwards))  # Nothing else of them is needed.
         waiting.in_windows |= {id(one) for one in in_windows}
         self._take_told()
         self._is_timed = False
@@ -667,8 +739,11 @@ class TrainingSteps:
             before, self._before = self._before, end
             is_step = before is not None and before.thread == end.thread and not end.is_gap
             if before is not None and is_step and end.at > before.at:
-                self._compare(told, end, end.at - before.at)
-                self._add(told, before, end, now)
+                gaps = self._judged(told, before, end)
+                seconds = end.at - before.at - sum(one.seconds for one in gaps)
+                told = told.without(gaps)
+                self._compare(told, end, seconds)
+                self._add(told, before, end, now, gaps)
                 continue
             if self.cost is not None:
                 self.cost.skip()
@@ -694,7 +769,9 @@ class TrainingSteps:
         """Take what was told of steps, but for their ends and forwards."""
         waiting, recorder = self._waiting, self._recorder
         marks, passes = _taken(recorder.marks), _taken(recorder.passes)
-        waiting.spans.add((one.thread, Span(one.kind, one.began, one.ended)) for one in marks)
+        waiting.spans.add(
+            (one.thread, Span(one.kind, one.began, one.ended, one.fetch)) for one in marks
+        )
         waiting.spans.add((one.thread, Span("backward", one.began, one.ended)) for one in passes)
         self._take_brief()
         waiting.spans.add(self._waits())
@@ -706,6 +783,9 @@ class TrainingSteps:
         waiting.marks.add(reached)
         self._unmarked = trouble or self._unmarked
         waiting.samples.add(self._sampler.take())
+        waiting.calls.add(self._clock.take_root_calls())
+        if len(waiting.calls) > MOST_CALLS:
+            waiting.calls.replace(_added_up([*waiting.calls]))
         self._seen |= {one.kind for one in marks} | ({"backward"} if passes else set())
         for one in marks:
             match one.settings:
@@ -729,15 +809,15 @@ class TrainingSteps:
     def _take_brief(self) -> None:
         """Take times of what nobody was told of."""
         for kind, kept in MARKS.brief.items():
-            times = _taken(kept)
-            self._brief.add(kind, times)
-            if times:
+            marks = _taken(kept)
+            self._brief.add(kind, marks)
+            if marks:
                 self._seen.add(kind)
             if kind == "optimizer":
                 most = BRIEF_SHARE * self._lengths.p50 or math.inf
-                self.brief_seconds += min(self._brief_step_seconds, most) * len(times)
+                self.brief_seconds += min(self._brief_step_seconds, most) * len(marks)
         times = _taken(ENGINE.brief)
-        self._brief.add("backward", times)
+        self._brief.add("backward", [(began, ended, None) for began, ended in times])
         if times:
             self._seen.add("backward")
             if self._clock.passes is not None:
@@ -758,19 +838,25 @@ class TrainingSteps:
         ends = [*map(_second, last)]
         begins = [before.at, *ends[:-1]]
         lengths = list(map(sub, ends, begins))
+        self._totals.seconds += ends[-1] - begins[0]
+        gaps = self._gaps_in_row(thread, begins, ends)
+        for place, between in gaps.items():
+            lengths[place] -= sum(one.seconds for one in between)
         if self.cost is not None:
             # Steps are compared where one of two was recorded: at either end of the row.
             for seconds in lengths if len(lengths) < 2 else (lengths[0], lengths[-1]):
                 self.cost.add(seconds, 0)
-        lines = self._lines_in_row(thread, begins, ends)
+        lines = self._lines_in_row(thread, begins, ends, gaps)
         longest = max(lengths)
         if self._is_slow(longest):
             place = lengths.index(longest)
+            here = gaps.get(place, ())
             spans = self._spans_between(thread, begins[place], ends[place])
-            division = divide(begins[place], ends[place], spans)
+            division = divide_around(begins[place], ends[place], spans, here)
             step_before = _as_end(last[place - 1], thread) if place else before
             step, step_end = self._steps + place + 1, _as_end(last[place], thread)
-            self._note_slow(step, step_before, step_end, division, lines.get(place, _NO_LINES))
+            kept = lines.get(place, _NO_LINES)
+            self._note_slow(step, step_before, step_end, division, kept, here)
         self._steps += len(lengths)
         self._is_new = True
         usual = self._lengths.usual
@@ -783,18 +869,89 @@ class TrainingSteps:
         own = lengths
         if longest > usual or usual == math.inf:
             own = [
-                self._own_seconds(seconds, began, ended, thread)
-                for seconds, began, ended in zip(lengths, begins, ends, strict=True)
+                self._own_seconds(seconds, begins[place], ends[place], thread, gaps.get(place, ()))
+                for place, seconds in enumerate(lengths)
             ]
         self._lengths.add(lengths, own)
         self._waiting.until(ends[-1])
 
-    def _own_seconds(self, seconds: float, began: float, ended: float, thread: int) -> float:
+    def _own_seconds(
+        self, seconds: float, began: float, ended: float, thread: int, gaps: Sequence[Gap]
+    ) -> float:
         """Return the seconds of a step without waiting for its batch (``_Lengths.add``)."""
         if seconds <= self._lengths.usual < math.inf:
             return seconds
-        spans = self._spans_between(thread, began, ended)
-        return self._without_wait(seconds, divide(began, ended, spans), spans)
+        spans = outside(self._spans_between(thread, began, ended), gaps)
+        return self._without_wait(seconds, divide_around(began, ended, spans, gaps), spans)
+
+    def _gaps_in_row(
+        self, thread: int, begins: list[float], ends: list[float]
+    ) -> dict[int, tuple[Gap, ...]]:
+        """Return what lies before steps in a row, by place of the step."""
+        since, until = begins[0], ends[-1]
+        calls = [one for one in self._waiting.calls.between(since, until) if one.thread == thread]
+        batches = [
+            Batch(one.began, one.ended, one.fetch)
+            for one in self._spans_between(thread, since, until, "data")
+            if one.fetch is not None
+        ]
+        gaps: dict[int, tuple[Gap, ...]] = {}
+        are_known = any(one.is_grad for one in calls)
+        if self._between.is_plain(batches, calls):
+            self._between.pass_plain(len(ends), are_calls_known=are_known)
+            self._totals.steps += len(ends)
+            return gaps
+        batches.sort()
+        for place, (began, ended) in enumerate(zip(begins, ends, strict=True)):
+            here = (bisect_left(batches, (began,)), bisect_left(batches, (ended,)))
+            there = [bisect_left(calls, at, key=attrgetter("began")) for at in (began, ended)]
+            own_batches, own_calls = batches[slice(*here)], calls[slice(*there)]
+            if self._between.is_plain(own_batches, own_calls):
+                is_known = any(one.is_grad for one in own_calls)
+                self._between.pass_plain(1, are_calls_known=is_known)
+                self._totals.steps += 1
+                continue
+            passes = self._spans_between(thread, began, ended, "backward")
+            works = [one.began for one in passes]
+            samples = self._waiting.samples.between(began, ended)
+            found = self._judge(began, ended, own_batches, own_calls, works, samples)
+            if found:
+                gaps[place] = found
+        return gaps
+
+    def _judged(self, told: _Told, before: End, end: End) -> tuple[Gap, ...]:
+        """Return what lies before one step, that was recorded or told of."""
+        spans = [span for thread, span in told.spans if thread == end.thread]
+        spans += self._brief.inside(before.at, end.at)
+        batches = [Batch(one.began, one.ended, one.fetch) for one in spans if one.fetch is not None]
+        calls = [
+            *(one for one in told.calls if one.thread == end.thread),
+            *(_as_call(one) for one in told.forwards if one.thread == end.thread),
+        ]
+        works = [one.began for one in spans if one.part == "backward"]
+        calls.sort(key=attrgetter("began"))
+        self._totals.seconds += end.at - before.at
+        return self._judge(before.at, end.at, sorted(batches), calls, works, told.samples)
+
+    def _judge(
+        self,
+        began: float,
+        ended: float,
+        batches: Sequence[Batch],
+        calls: Sequence[RootCall],
+        works: Sequence[float],
+        samples: Sequence[Sample],
+    ) -> tuple[Gap, ...]:
+        """Return what lies before one step, and add it up."""
+        is_known = any(one.is_grad for one in calls)
+        seen_from = self._seen_from if began < self._seen_from < ended else 0.0
+        interval = Interval(began, ended, batches, calls, works, is_known, seen_from)
+        gaps = self._between.judge(interval)
+        if self._between.was_mistaken and self._totals.steps < LAST_STEPS:
+            self._totals, self._set = BetweenTotals(), StepSet()
+        self._totals.add(gaps, _lines_between(gaps, samples, batches))
+        self._totals.steps += 1
+        return gaps
 
     def _without_wait(self, seconds: float, division: Division, spans: Iterable[Span]) -> float:
         """Return the same of a step that is divided.
@@ -807,18 +964,28 @@ class TrainingSteps:
         return seconds - division.seconds.get("data", 0.0)
 
     def _note_slow(
-        self, step: int, before: End, end: End, division: Division, lines: Counter[Line]
+        self,
+        step: int,
+        before: End,
+        end: End,
+        division: Division,
+        lines: Counter[Line],
+        gaps: Sequence[Gap],
     ) -> None:
         """Keep a slow step, until it is told."""
-        seconds, thread = end.at - before.at, None
-        if before.usage is not None and end.usage is not None:
+        seconds, thread = end.at - before.at - sum(one.seconds for one in gaps), None
+        if before.usage is not None and end.usage is not None and not gaps:
             thread = thread_time(seconds, usage_between(before.usage, end.usage))
         parts = self._parts(division.seconds, is_recorded=end.is_recorded)
         slow = SlowStep(0.0, step, seconds, parts, thread, source_lines(lines))
         self._slow = slow, before.at
 
     def _lines_in_row(
-        self, thread: int, begins: list[float], ends: list[float]
+        self,
+        thread: int,
+        begins: list[float],
+        ends: list[float],
+        gaps: Mapping[int, Sequence[Gap]],
     ) -> dict[int, Counter[Line]]:
         """Return the lines of samples that fell into the rest of steps in a row, by place."""
         lines: dict[int, Counter[Line]] = {}
@@ -828,17 +995,21 @@ class TrainingSteps:
             return dict.fromkeys(range(len(ends)), _UNTOLD)
         for sample in samples:
             place = bisect_right(ends, sample.at)
-            if sample.at < begins[place]:
+            if sample.at < begins[place] or is_inside(sample.at, sample.at, gaps.get(place, ())):
                 continue
             spans = self._spans_between(thread, begins[place], ends[place])
             if not any(one.began <= sample.at < one.ended for one in spans):
                 lines.setdefault(place, Counter())[sample.line] += 1
         return lines
 
-    def _spans_between(self, thread: int, began: float, ended: float) -> list[Span]:
-        """Return what a thread was told to have done, or only times are known of."""
+    def _spans_between(
+        self, thread: int, began: float, ended: float, part: PartName | None = None
+    ) -> list[Span]:
+        """Return what a thread was told to have done, or only times are known of; or one part."""
         told = self._waiting.spans.between(began, ended)
-        found = [span for one, span in told if one == thread]
+        found = [span for one, span in told if one == thread and part in (None, span.part)]
+        if part is not None:
+            return found + self._brief.of(part, began, ended)
         return found + self._brief.inside(began, ended)
 
     def _forget(self) -> None:
@@ -874,19 +1045,19 @@ class TrainingSteps:
         else:
             self.cost.skip()
 
-    def _add(self, told: _Told, before: End, end: End, now: float) -> None:
-        """Add one step."""
-        seconds = end.at - before.at
+    def _add(self, told: _Told, before: End, end: End, now: float, gaps: Sequence[Gap]) -> None:
+        """Add one step; what was told of it is without what lies before it."""
+        seconds = end.at - before.at - sum(one.seconds for one in gaps)
         spans = [span for thread, span in told.spans if thread == end.thread]
         spans += [
             Span("forward", one.began, one.ended)
             for one in told.forwards
             if one.thread == end.thread
         ]
-        division = divide(before.at, end.at, spans)
+        division = divide_around(before.at, end.at, spans, gaps)
         lines = _lines_in(division, told.samples)
         if end.values is None and self._is_slow(seconds):
-            self._note_slow(self._steps + 1, before, end, division, lines)
+            self._note_slow(self._steps + 1, before, end, division, lines, gaps)
         self._steps += 1
         self._is_new = True
         if end.is_recorded:
@@ -925,10 +1096,10 @@ class TrainingSteps:
             self._dropped += 1
             return
         used = None
-        if before.usage is not None and end.usage is not None:
+        if before.usage is not None and end.usage is not None and not gaps:
             used = usage_between(before.usage, end.usage)
         figures: dict[FigureName, float] = {
-            **_usage_figures(used),
+            **_usage_figures(used, seconds),
             "seconds": seconds,
             "forwards": len(told.forwards),
             "passes": sum(one.thread == end.thread for one in told.passes),
@@ -972,15 +1143,23 @@ class TrainingSteps:
             recorder.ends_at = None
         if self._before is None:
             return
-        is_late = now - self._before.at > max(PATIENCE_SECONDS, 4 * self._lengths.p50)
+        elapsed, usual = now - self._before.at, self._lengths.p50
+        is_known = len(self._lengths) >= LEAST_SLOW_STEPS
+        patience = max(PATIENCE_SECONDS, LONG_FACTOR * usual, 2 * self._totals.longest)
+        is_late = elapsed > (patience if self._lengths else FIRST_PATIENCE_SECONDS)
         if is_late and not self._lengths:
             # Each step may be as long: its end is waited for, and nothing else of it is kept.
             self._waiting, self._brief = _Waiting(), _BriefTimes()
+        is_long = is_known and elapsed > max(LONG_SECONDS, LONG_FACTOR * usual)
+        if is_long and recorder.is_driving and self._seen_from < self._before.at:
+            self._seen_from = now
+            recorder.watch_gap()
+        recorder.peeks = self._totals.is_seen or usual >= PEEKED_STEP_SECONDS
         if is_late and recorder.is_driving:
             recorder.stop_driving()
             self.values.give_up()
             self._sampler.stop()
-            if self._lengths:
+            if self._lengths and not self._is_between:
                 self._forget()
         elif not is_late and not recorder.is_driving:
             self.cost = self.cost or StepCost(max(marked_call_seconds(self._clock.device), 1e-9))
@@ -995,12 +1174,18 @@ class TrainingSteps:
             if recorder.next_values is not None:
                 recorder.decide_next()
 
+    @property
+    def _is_between(self) -> bool:
+        """Whether an evaluation or inference is under way, as far as it is known."""
+        return any(not one.is_grad for one in self._waiting.calls)
+
     def _begin_anew(self) -> None:
         """Drop the steps so far: they ended where now none does, so they were none."""
         self._enders.forget()
         self._steps = self._recorded_so_far = 0
         self._so_far = [0.0] * len(self._so_far)
         self._lengths, self._set, self._lately = _Lengths(), StepSet(), _Lately()
+        self._between, self._totals = BetweenSteps(), BetweenTotals()
         self._lines = _LastLines()
         self._sampler.other_share = 1.0
         self._slowest, self._slow, self._is_new = 0.0, None, False
@@ -1019,7 +1204,7 @@ class TrainingSteps:
             slow, began = self._slow
             yield replace(slow, at=at, began=at - max(perf_counter() - began, 0.0))
             self._slow = None
-        is_enough = len(self._lengths) >= LEAST_STEPS or (or_few and self._set.steps > 0)
+        is_enough = self._lengths.are_enough or (or_few and self._set.steps > 0)
         if self._is_new and is_enough:
             self._is_new = False
             yield self._message(at)
@@ -1081,16 +1266,19 @@ class TrainingSteps:
             items_error=self._items_error("items"),
             tokens_error=self._items_error("tokens"),
             fetches=mean("fetches"),
+            between=self._totals.messages(),
+            calls_per_second=self._totals.calls_per_second(mean("forwards")) if steps else _TOO_FEW,
         )
 
     def _thread(self) -> ThreadTime | None:
         """Return what the thread that trains used in a step of the set."""
-        if not self._set.steps or self._set.mean("usage known") < 1.0:
+        known = self._set.mean("usage known")
+        if known < LEAST_USAGE:
             return None
-        usage = ThreadUsage(*(self._set.mean(name) for name in ThreadUsage._fields))  # type: ignore[arg-type]  # means of counts
-        if self._set.mean("waiting known") < 1.0:
+        usage = ThreadUsage(*(self._set.mean(name) / known for name in ThreadUsage._fields))  # type: ignore[arg-type]  # means of counts
+        if self._set.mean("waiting known") < known:
             usage = usage._replace(waiting=None)
-        return thread_time(self._set.mean("seconds"), usage)
+        return thread_time(self._set.mean("usage seconds") / known, usage)
 
     @property
     def _ended_by(self) -> StepEnd:
@@ -1198,6 +1386,60 @@ def divide(began: float, ended: float, spans: Iterable[Span]) -> Division:
     return Division(seconds, other)
 
 
+def outside(spans: Iterable[Span], gaps: Sequence[Gap]) -> list[Span]:
+    """Return what does not lie between steps."""
+    return [one for one in spans if not is_inside(one.began, one.ended, gaps)]
+
+
+def divide_around(
+    began: float, ended: float, spans: Iterable[Span], gaps: Sequence[Gap]
+) -> Division:
+    """Divide what is left of an interval without what lies between steps."""
+    if not gaps:
+        return divide(began, ended, spans)
+    between = [Span("between", one.began, one.ended) for one in gaps]
+    division = divide(began, ended, [*outside(spans, gaps), *between])
+    division.seconds.pop("between", None)
+    return division
+
+
+def _as_call(forward: Forward) -> RootCall:
+    """Return a recorded forward as a call that was counted."""
+    setting = forward.setting
+    is_grad = setting is None or setting.autograd == "grad"
+    items = forward.given.shape[0] if forward.given is not None and forward.given.shape else 0
+    ended = forward.began if is_grad else forward.ended
+    training = setting is None or setting.training
+    return RootCall(forward.thread, forward.began, ended, training, is_grad, items)
+
+
+def _added_up(calls: list[RootCall]) -> list[RootCall]:
+    """Return calls of which those in a row that are alike are added up, but for the last ones."""
+    found: list[RootCall] = []
+    older = len(calls) - MOST_CALLS // 2
+    for place, one in enumerate(calls):
+        last = found[-1] if found else None
+        is_alike = last is not None and not one.is_grad and last[3:6] == one[3:6]
+        if last is not None and is_alike and last.thread == one.thread and place < older:
+            found[-1] = last._replace(
+                ended=one.ended, calls=last.calls + one.calls, spent=last.seconds + one.seconds
+            )
+        else:
+            found.append(one)
+    return found
+
+
+def _lines_between(
+    gaps: Sequence[Gap], samples: Iterable[Sample], batches: Iterable[Batch]
+) -> list[Line]:
+    """Return the lines of samples between steps that did not wait for a batch."""
+    inside = [one for one in samples if is_inside(one.at, one.at, gaps)] if gaps else []
+    if not inside:
+        return []
+    waits = [(one.began, one.ended) for one in batches]
+    return [one.line for one in inside if not any(a <= one.at < b for a, b in waits)]
+
+
 def _given_as_traced(
     nodes: Sequence[Node], model: nn.Module, items: Figure | None
 ) -> tuple[Figure, Figure]:
@@ -1215,12 +1457,12 @@ def _first_input(nodes: Sequence[Node]) -> FirstTensor | None:
     return FirstTensor(tuple(first.shape), first.dtype in ("int64", "int32"))
 
 
-def _usage_figures(used: ThreadUsage | None) -> dict[FigureName, float]:
+def _usage_figures(used: ThreadUsage | None, seconds: float) -> dict[FigureName, float]:
     """Return what a thread used in a step as figures of the set."""
     if used is None:
         return {"usage known": 0.0}
     known = {name: value for name, value in used._asdict().items() if value is not None}
-    found: dict[FigureName, float] = {"usage known": 1.0}
+    found: dict[FigureName, float] = {"usage known": 1.0, "usage seconds": seconds}
     found.update(known.items())
     found["waiting known"] = float(used.waiting is not None)
     return found
@@ -1233,15 +1475,6 @@ def _lines_in(division: Division, samples: Iterable[Sample]) -> Counter[Line]:
         if any(began <= sample.at < ended for began, ended in division.other):
             found[sample.line] += 1
     return found
-
-
-def source_lines(lines: Counter[Line]) -> tuple[SourceLine, ...]:
-    """Return lines by how many samples fell into them, most first."""
-    total = lines.total()
-    return tuple(
-        SourceLine(function, file, number, count / total, text_of(file, number))
-        for (function, file, number), count in lines.most_common(MOST_LINES)
-    )
 
 
 def _outermost_seconds(times: Sequence[tuple[float, float]]) -> list[float]:

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import UNSET, UnsetType, field
 
 from tui_profiler.messages import BackwardLine, SourceLine, Unknown, known
-from tui_profiler.messages.training import StepEnd, ValueKind
+from tui_profiler.messages.training import Between, BetweenKind, StepEnd, ValueKind
 from tui_profiler.queries.training import slow_steps, values
 from tui_profiler.queries.training import step as steps
 from tui_profiler.queries.training.source_lines import line_name
@@ -67,12 +67,12 @@ class StepParts(Part, frozen=True):
 
 
 class StepLine(Part, frozen=True):
-    """A line of the program in which other was spent."""
+    """A line of the program in which other, or the time between steps, was spent."""
 
     where: str
     """Function, file and line: `log_metrics, train.py:54`."""
     share: Share
-    """Of the samples that fell into other."""
+    """Of the samples that fell into it."""
 
 
 class StepBackwardLine(Part, frozen=True):
@@ -88,6 +88,29 @@ class StepBackwardLine(Part, frozen=True):
     """In other models."""
     outside_s: Size
     """Outside all models: the loss, penalties and other operators."""
+
+
+class StepBetween(Part, frozen=True):
+    """What the program did between steps, since steps were counted; it is part of no step."""
+
+    kind: BetweenKind
+    """evaluation: batches of a loader that feeds no step, or the model in eval mode. inference:
+    other forwards without gradients, such as rollouts and sampling."""
+    count: Count
+    every: Size = field(name="every_steps")
+    """Mean number of steps from one to the next; 0: there was only one."""
+    mean_s: Size
+    """Of one."""
+    share: Share
+    """Of all time, steps included."""
+    forwards: Known[Size]
+    """Of the model, mean of one."""
+    forward_mean_s: Known[Size]
+    """In those forwards, mean of one."""
+    data_mean_s: Size
+    """In `next()` of a DataLoader's iterator, mean of one."""
+    lines: list[StepLine]
+    """Where its time outside of the model and of loaders was spent, by samples of the stack."""
 
 
 class StepModel(Part, frozen=True):
@@ -154,14 +177,15 @@ class Step(Part, frozen=True, kw_only=True):
     """Of the last steps, recorded or not, as p95_s."""
     p95: Known[Size] = field(name="p95_s")
     per_second: Known[Size] = field(name="per_s")
-    """Steps per second of the last steps: those far longer and pauses of the program included."""
+    """Steps per second of the last steps: those far longer and pauses of the program included, what
+    lies between steps is not."""
     last: Count = field(name="last_count")
     """Steps, recorded or not, that p50_s, p95_s, per_s and last_mean_s are of."""
     last_mean: Known[Size] = field(name="last_mean_s")
     """Mean of the last steps without those far longer; differs from mean_s where the recorded steps
     are not like the others."""
     longer: Count = field(name="last_longer")
-    """Of the last steps, those that took far longer: an evaluation, for example."""
+    """Of the last steps, those that took far longer: one that saved a checkpoint, for example."""
     longer_share: Share = field(name="last_longer_share")
     """Of the time of the last steps, that those took."""
     items_per_s: Known[Size]
@@ -190,6 +214,11 @@ class Step(Part, frozen=True, kw_only=True):
     """Where backward passes begin, most time first."""
     other_models: list[StepModel]
     """Other models than the reported one that are called in steps, most time first."""
+    between: list[StepBetween]
+    """Evaluations and inference between steps, most time first; in no other figure of a step. Their
+    shares and that of steps make all of the time."""
+    calls_per_second: Known[Size] = field(name="model_calls_per_s")
+    """Forwards of the reported model per second of all time, those between steps included."""
     verdict: Known[StepVerdict]
     """What limits a step; null where two groups are within 0.05 of the step."""
     slowest: Known[SlowestStep]
@@ -210,6 +239,7 @@ def step_section(session: Session) -> Step | Unknown:
         other=_lines(step.lines) or Unknown(step.why_no_lines or _NO_SAMPLES),
         backward_lines=_backward_lines(step.backward_lines)
         or Unknown(step.why_no_backward or _NO_BACKWARD),
+        between=[_between(one) for one in step.between],
         verdict=_verdict(session),
         slowest=_slowest(session),
     )
@@ -244,6 +274,17 @@ def _parts(session: Session) -> StepParts:
             )
             for part in steps.parts_of(step.parts, seconds)
         )
+    )
+
+
+def _between(one: Between) -> StepBetween:
+    return fill(
+        StepBetween,
+        one,
+        mean_s=one.seconds,
+        forward_mean_s=one.forward_seconds,
+        data_mean_s=one.data_seconds,
+        lines=_lines(one.lines),
     )
 
 

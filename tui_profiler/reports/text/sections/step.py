@@ -20,6 +20,7 @@ from tui_profiler.queries.training.step import (
     NodeShare,
     StepVerdict,
     apart_words,
+    between_words,
     longer_words,
     node_share,
     parts_words,
@@ -62,6 +63,7 @@ def step_sections(session: Session, tree: Tree, top: int | None = None) -> tuple
             ("mean", _mean(step)),
             *figure_text.labelled("last steps", _last(step)),
             ("throughput", _rates(step)),
+            *figure_text.labelled("between steps", _between(step)),
             ("steps", _counted(step)),
             ("per step", _passes(step)),
             ("recomputed", _recomputed(step)),
@@ -113,6 +115,22 @@ def _last(step: TrainingStep) -> list[str]:
         f"mean {mean}{' without those far longer' if longer else ''}, p50 {p50}, p95 {p95}",
         *filter(None, (longer, apart_words(step))),
     ]
+
+
+def _between(step: TrainingStep) -> list[str]:
+    """Return what lay between steps: how often, how long, and in which lines."""
+    found = []
+    for words, one in zip(between_words(step), step.between, strict=True):
+        parts = [f"mean {duration(one.seconds)}"]
+        forwards, seconds = known(one.forwards), known(one.forward_seconds)
+        if forwards and seconds is not None:
+            parts.append(f"{forwards:,.3g} forwards in {duration(seconds)}")
+        if one.data_seconds:
+            parts.append(f"data {duration(one.data_seconds)}")
+        if one.lines:
+            parts.append(f"{line_name(one.lines[0])} {share(one.lines[0].share)} of the rest")
+        found.append(f"{words}: {', '.join(parts)}")
+    return found
 
 
 def _rates(step: TrainingStep) -> str:
