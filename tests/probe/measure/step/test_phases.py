@@ -510,6 +510,25 @@ def test_everything_is_put_back() -> None:
 _CLIPPING = ("clip_grad_norm_", "_get_total_norm", "_clip_grads_with_norm_")
 
 
+def test_clipping_is_a_part_where_another_tool_has_replaced_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from torch.nn.utils import clip_grad
+
+    clip, spent = clip_grad.clip_grad_norm_, Spent()
+
+    def replaced(*args: object) -> Tensor:
+        return clip(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(clip_grad, "clip_grad_norm_", replaced)
+    net, step = plain(spent)
+    with watched(net) as watching:
+        told = run(watching, spent, step)
+    known = [part for part in _figures(told.parts) if not isinstance(part, Unknown)]
+    assert sum(known) == pytest.approx(told.seconds)
+    assert told.parts.clip > 0
+
+
 def test_a_step_in_an_operator_window_is_in_no_mean_whatever_steps_are_told_with_it() -> None:
     net = Net(Spent())
     sgd = torch.optim.SGD(net.parameters(), lr=1e-3)

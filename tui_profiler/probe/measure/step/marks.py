@@ -248,7 +248,9 @@ class StepMarks:
         else:
             self.why_not["data"] = "this version of torch has no __next__ of a loader's iterators"
         for name in CLIPPING:
-            self._replace_wrapped(vars(clip_grad).get(name), name)
+            self._replace_wrapped(vars(clip_grad).get(name))
+        if not self._wrapped:
+            self.why_not["clip"] = f"this version of torch has another {CLIPPING[0]}"
         if self._hooks:
             return  # Left in place when the last listener left.
         if is_step_compiled():
@@ -288,8 +290,11 @@ class StepMarks:
         self._replaced.append((owner, name, before, ours))
         return True
 
-    def _replace_wrapped(self, wrapper: object, name: str) -> None:
-        """Replace the function that a decorated one calls."""
+    def _replace_wrapped(self, wrapper: object) -> None:
+        """Replace the function that a decorated one calls, unless it is not decorated as torch's.
+
+        Someone else may have replaced ``clip_grad_norm_``: the functions that it calls are seen.
+        """
         cells = dict(
             zip(
                 getattr(getattr(wrapper, "__code__", None), "co_freevars", ()),
@@ -299,7 +304,6 @@ class StepMarks:
         )
         cell = cells.get("func")
         if cell is None:
-            self.why_not["clip"] = f"this version of torch has another {name}"
             return
         before = cell.cell_contents
         ours = functools.wraps(before)(self._clipping(before))
