@@ -7,7 +7,7 @@ from textual.binding import Binding, BindingType
 
 from tui_profiler.figures.units import size, thousands
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
-from tui_profiler.formatting.text import safe
+from tui_profiler.formatting.text import safe, without_escapes
 from tui_profiler.queries.panel.state import ended_text
 from tui_profiler.session import Session
 
@@ -30,7 +30,7 @@ def log_lines(look: Look) -> tuple[Line, ...]:
     if log.total_lines > len(log.lines):
         left_out = thousands(log.total_lines - len(log.lines))
         lines.append(_said(f"{left_out} earlier lines dropped", "faint", look))
-    printed = (*log.lines, safe(log.partial)) if log.partial else log.lines
+    printed = (*log.lines, safe(without_escapes(log.partial))) if log.partial else log.lines
     lines += [_said(line, "ink", look) for line in printed]
     if session.ended is not None and not session.ended.expected:
         lines += [BLANK, _said(f"{look.glyphs.failed} {ended_text(session.ended)}", "error", look)]

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_profiler.formatting.text import MAX_CHARACTERS, fit, in_ascii, middle, safe, width, wrap
+from tui_profiler.formatting.text import (
+    MAX_CHARACTERS,
+    fit,
+    in_ascii,
+    middle,
+    safe,
+    width,
+    without_escapes,
+    wrap,
+)
 
 HOSTILE = [
     ("\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"),
@@ -151,3 +160,26 @@ def test_lines_break_between_words_and_none_is_too_wide(
 
 def test_text_in_ascii_is_as_wide_as_before() -> None:
     assert in_ascii("多é▏→") == "???|>"
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        ("\x1b[1;38;5;208mloss\x1b[0m 0.5", "loss 0.5"),
+        ("\x1b[2K\x1b[1A\x1b[?25lbar", "bar"),
+        ("\x1b]8;;http://a.b\x1b\\text\x1b]8;;\x1b\\", "text"),
+        ("\x1b]0;title\x07text", "text"),
+        ("\x1b(Btext\x1b7", "text"),
+        ("[32m is text", "[32m is text"),
+        ("cut off \x1b[3", "cut off \x1b[3"),
+    ],
+)
+def test_whole_escape_sequences_are_left_out(printed: str, shown: str) -> None:
+    assert without_escapes(printed) == shown
+
+
+@given(st.text(alphabet="\x1b[]()m;0K\x07\\a", max_size=40))
+def test_text_without_an_escape_is_kept(text: str) -> None:
+    plain = text.replace("\x1b", "")
+    assert without_escapes(plain) == plain
+    assert len(without_escapes(text)) <= len(text)

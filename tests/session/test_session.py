@@ -296,7 +296,19 @@ def test_a_single_line_end_is_an_empty_line() -> None:
 
 
 def test_printed_lines_are_made_safe() -> None:
-    assert folded((messages.Printed("\x1b[2Jgone\n"),)).log.lines == ("\\x1b[2Jgone",)
+    assert folded((messages.Printed("\x1b[2\bgone\n"),)).log.lines == ("\\x1b[2\\x08gone",)
+
+
+def test_colours_of_a_log_are_left_out_also_where_a_chunk_ends_within_one() -> None:
+    chunks = ("\x1b[32mINFO\x1b[0m step \x1b", "[1;34", "m3\x1b[0m\x1b[K\r\n")
+    assert folded(tuple(map(messages.Printed, chunks))).log.lines == ("INFO step 3",)
+
+
+def test_a_failure_whose_words_are_coloured_is_shown_without_colours() -> None:
+    failed = messages.Failed("load", "\x1b[1mdo those steps\x1b[0m", traceback="\x1b[31mE\x1b[m")
+    failure = folded((failed,)).failure
+    assert failure is not None
+    assert (failure.what, failure.traceback) == ("do those steps", "E")
 
 
 def test_the_log_is_bounded_and_counts_on() -> None:

@@ -25,8 +25,23 @@ _ASCII = str.maketrans(
     | {"±": "+", "°": "'", "›": ">", "▸": ">", "↑": "^", "↓": "v", "┐": "+", "▏": "|"}
     | {"≤": "<", "≈": "~", "₂": "2", "√": "V", "³": "3"}
 )
+_ESCAPES = re.compile(
+    r"\x1b(?:"
+    r"\[[0-?]*[ -/]*[@-~]"  # CSI: colours, moves, erasing.
+    r"|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC and other strings: links, titles.
+    r"|[ -/]+[0-~]|[0-OQ-WYZ\\`-~]"  # Others of two or more characters.
+    r")"
+)
+"""Escape sequences that are whole.
+
+Source: ECMA-48 (1991), 5.3 to 5.6: control functions, sequences and strings."""
 _OF_LOOKS_ALONE = "\ufe0e\ufe0f"
 """Ask for a character as text, or as a picture."""
+
+
+def without_escapes(text: str) -> str:
+    """Return printed text without its escape sequences: colours, links, moves of the cursor."""
+    return _ESCAPES.sub("", text) if "\x1b" in text else text
 
 
 @lru_cache(maxsize=16384)

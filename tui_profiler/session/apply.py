@@ -6,7 +6,7 @@ from typing import assert_never
 from msgspec.structs import astuple, replace
 
 from tui_profiler import messages
-from tui_profiler.formatting.text import safe
+from tui_profiler.formatting.text import safe, without_escapes
 from tui_profiler.messages.failure import SCRIPT
 from tui_profiler.session import columns, slow_forward_context, training
 from tui_profiler.session import tree as trees
@@ -112,7 +112,7 @@ def apply(session: Session, message: messages.Message | Jump | Remembered) -> Se
             known = with_sensitivity(session.sensitivity, message)
             return replace(session, sensitivity=known)
         case messages.Failed():
-            return replace(session, failure=message)
+            return replace(session, failure=without_colours(message))
         case messages.OutOfMemory():
             return replace(session, out_of_memory=message)
         case messages.Printed():
@@ -397,5 +397,16 @@ def _newest(partial: str) -> str:
 
 
 def safe_line(line: str) -> str:
-    """Return one printed line made safe; what a carriage return overwrote is left out."""
-    return safe(line.rstrip("\r").rpartition("\r")[2])
+    """Return one printed line made safe, without colours and what a carriage return overwrote."""
+    return safe(without_escapes(line.rstrip("\r").rpartition("\r")[2]))
+
+
+def without_colours(failed: messages.Failed) -> messages.Failed:
+    """Return a failure without escape sequences, as of messages that torch colours."""
+    return replace(
+        failed,
+        what=without_escapes(failed.what),
+        why=without_escapes(failed.why),
+        likely=without_escapes(failed.likely),
+        traceback=without_escapes(failed.traceback),
+    )
