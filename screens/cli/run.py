@@ -36,7 +36,14 @@ from tui_profiler.verbs.record import RecordingSource
 from ..options import verbs as options
 from ..options.model import BUDGET_HELP, SHARE, file_option
 from ..settings.appearance import AppearanceOptions, look_options
-from ..terminal.standard_output import columns, put_into, require_terminal, require_writable, say
+from ..terminal.standard_output import (
+    columns,
+    put,
+    put_into,
+    require_terminal,
+    require_writable,
+    say,
+)
 
 
 class RunOptions(Struct, frozen=True):
@@ -154,19 +161,21 @@ def _run(asked: RunOptions, appearance: AppearanceOptions, *, started_at: float)
         if writer is not None:
             source = RecordingSource(source, writer, now)
         if asked.layout is None:
-            return _explored(source, script, asked, appearance, started_at)
-        try:
-            session = asyncio.run(_followed(source, script, asked))
-        except BaseException:
-            script.wait()  # An error here must not end the script.
-            raise
-        _report(session, asked)
-        return script.end()
+            code = _explored(source, script, asked, appearance, started_at)
+        else:
+            code = 0
+            try:
+                session = asyncio.run(_followed(source, script, asked))
+            except BaseException:
+                script.wait()  # An error here must not end the script.
+                raise
+            _report(session, asked)
     finally:
         if writer is not None:
             writer.close("the script ended", now())
             if writer.failure:
                 say(asked.record, f"recording ended: {safe(writer.failure)}", *writer.remedies)
+    return code or script.end()  # Last: a signal that ended the script ends this process too.
 
 
 def _is_same_file(one: str, other: str) -> bool:
@@ -206,11 +215,13 @@ def _explored(
     code = run_script(shown, spec, script, appearance=appearance)
     script.follow()
     _say_how_it_ended(script, asked.name)
-    return code or script.end()
+    return code
 
 
 def _say_how_it_ended(script: Script, name: str) -> None:
-    """Print how a script ended, and the path of its log."""
+    """Print how a script ended, and the path of its log, on lines of their own."""
+    if script.is_line_begun:
+        put("\n")
     if failed := script.how_it_failed():
         say(name, failed)
     if script.log.path is not None:

@@ -43,7 +43,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.queries.panel.failure import killed_likely
 from tui_profiler.queries.panel.state import killer
-from tui_profiler.session.apply import safe_line
+from tui_profiler.session.apply import safe_line, without_colours
 from tui_profiler.source import output_buffer
 from tui_profiler.source.signals import LEAVES, Relay, die_of
 from tui_profiler.source.spawned import PRINTED_BYTES_PER_SECOND, Spawned
@@ -94,6 +94,8 @@ class Script(Spawned):
         reads_values: bool = False,
     ) -> None:
         self._is_let_go = self._was_stopped = False
+        self.is_line_begun = False
+        """Whether the output that ``follow`` has written ends within a line."""
         self._failed = ""
         """How it failed, in one line; empty where it did not, or has not said it."""
         self._following = threading.Lock()
@@ -191,7 +193,7 @@ class Script(Spawned):
         try:
             async for message in super().messages():
                 if isinstance(message, Failed) and message.stage == SCRIPT:
-                    self._failed = message.what
+                    self._failed = without_colours(message).what
                 elif isinstance(message, Ended) and not message.expected and not self._failed:
                     yield self._told_by_exit(message.code, message.last_line)
                 yield message
@@ -305,7 +307,7 @@ class Script(Spawned):
         if self._reading.is_alive():
             self._wake.send(b"\0")
             self._reading.join()
-        write = _writer()
+        write = self._printer()
         lines = self._output_end.decode(errors="replace").replace("\r\n", "\n").split("\n")
         for line in lines[-LAST_LINES - 1 : -1]:
             write(f"{safe_line(line)}\n".encode())
@@ -326,6 +328,21 @@ class Script(Spawned):
             write(data or b"")
         while self._child.poll() is None:  # It has closed its output, and goes on.
             time.sleep(_LOOK_SECONDS)
+
+    def _printer(self) -> Callable[[bytes], None]:
+        takes_more = True
+
+        def write(data: bytes) -> None:
+            nonlocal takes_more
+            if data and takes_more:
+                try:
+                    sys.stdout.buffer.write(data)
+                    sys.stdout.buffer.flush()
+                    self.is_line_begun = not data.endswith(b"\n")
+                except OSError:
+                    takes_more = False
+
+        return write
 
     def wait(self) -> int:
         """Wait until it has ended; returns its exit code, or minus the number of a signal."""
@@ -406,21 +423,6 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # SIGRTMIN + 1, say.
         return f"signal {number}"
-
-
-def _writer() -> Callable[[bytes], None]:
-    takes_more = True
-
-    def write(data: bytes) -> None:
-        nonlocal takes_more
-        if data and takes_more:
-            try:
-                sys.stdout.buffer.write(data)
-                sys.stdout.buffer.flush()
-            except OSError:
-                takes_more = False
-
-    return write
 
 
 class LogFile:

@@ -359,6 +359,17 @@ def test_a_script_and_its_files_may_be_what_a_shell_has_opened(tmp_path: Path) -
     assert "it called no model" in watched.stderr
 
 
+def test_the_recording_of_a_script_that_a_signal_ends_is_whole(tmp_path: Path) -> None:
+    recording = tmp_path / "run.rec"
+    code = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
+    watched = run("--format", "json", "--record", recording, "-c", code)
+
+    assert watched.returncode == -signal.SIGTERM
+    read = started([*COMMAND, "report", str(recording)], None, "", ())
+    assert "ended by SIGTERM" in read.stderr
+    assert "cut off" not in read.stderr
+
+
 def test_code_that_raises_has_failed_as_python_shows_it() -> None:
     alone, watched = plain("-c", "1 / 0"), run("--format", "json", "-c", "1 / 0")
 
@@ -388,8 +399,10 @@ def test_a_script_that_is_not_there_is_a_bad_argument(named: tuple[str, ...]) ->
     assert "There is no" in watched.stderr or "exclude each other" in watched.stderr
 
 
-def test_a_script_can_be_left_to_the_terminal(start: Start, tmp_path: Path) -> None:
-    path, flag = script(tmp_path, RUNS_ON), tmp_path / "end"
+@pytest.mark.parametrize("last", ["the script has ended\\n", "\\rbar 100 %"])
+def test_a_script_can_be_left_to_the_terminal(start: Start, tmp_path: Path, last: str) -> None:
+    text = RUNS_ON.replace('"the script has ended"', f'"{last}", end=""')
+    path, flag = script(tmp_path, text), tmp_path / "end"
     terminal = start("run", str(path), str(flag))
     terminal.wait_for("● live")
     terminal.send("L")
@@ -407,7 +420,11 @@ def test_a_script_can_be_left_to_the_terminal(start: Start, tmp_path: Path) -> N
     assert terminal.is_alive()
     flag.touch()
     assert terminal.wait_for_exit() == 9
-    assert b"the script has ended" in terminal.raw
+    # What is said after it is on a line of its own.
+    ended = last.encode().decode("unicode_escape").strip()
+    assert f"{ended}\r\nscript.py: ".encode() in terminal.raw.replace(
+        str(tmp_path).encode() + b"/", b""
+    )
     assert terminal.modes_are_restored()
 
 
