@@ -16,7 +16,7 @@ from tui_profiler.queries.training.outside_modules import (
     outside_operator_words,
     outside_words,
 )
-from tui_profiler.queries.training.source_lines import line_name
+from tui_profiler.queries.training.source_lines import line_name, line_share, lines_error
 from tui_profiler.queries.training.step import (
     NodeShare,
     Part,
@@ -40,6 +40,8 @@ from .rows import LABEL, Look, absent, columns, meter, row, section, side_by_sid
 
 MOST_LINES = 3
 """Lines of the program in a panel."""
+LEAST_UNSAMPLED = 0.01
+"""Share of ``other`` without a sample that is shown, at least."""
 LEAST_BAR = 24
 """Cells of the bar for which rates yield."""
 BETWEEN = 3
@@ -82,7 +84,7 @@ def _fitting(
 def _forms(parts: tuple[Part, ...], step: TrainingStep, look: Look) -> Iterator[Line]:
     """Yield the parts in words, the longest form first."""
     seen = tuple(part for part in parts if part.share is not None)
-    seconds = _usual_seconds(step)
+    seconds = known(step.seconds)
     time: Line = EMPTY
     if seconds is not None:
         time = (("step ", "muted"), (units.duration(seconds), "ink"), *_GAP)
@@ -120,7 +122,7 @@ def _where(step: TrainingStep, *, long: bool) -> str:
         return ""
     name = line_name(step.lines[0])
     if long:
-        return f"{name}, {units.share(step.lines[0].share)}"
+        return f"{name}, {line_share(step.lines[0], step)}"
     return name.rpartition(", ")[2]
 
 
@@ -148,12 +150,6 @@ def _rates(step: TrainingStep, look: Look) -> tuple[Line, ...]:
         for said in (f"{most.kind} {units.share(most.share)}", between_words(step)[0]):
             found.append((*all_rates, (f"  {said}", "muted")))
     return tuple(reversed(found))
-
-
-def _usual_seconds(step: TrainingStep) -> float | None:
-    """Return the mean of all of the last steps, which is what the rate is of; else of recorded."""
-    usual = known(usual_mean(step))
-    return known(step.seconds) if usual is None else usual
 
 
 def _bar(parts: tuple[Part, ...], rates: tuple[Line, ...], look: Look) -> Line:
@@ -195,9 +191,10 @@ def step_lines(look: Look) -> tuple[Line, ...]:
         for part in step_parts(look.session)
         if part.seconds is not None and part.share is not None
     )
-    _, whole, *rest = step_remarks(look)
+    _, last, *rest = step_remarks(look)
     [(said, role)] = _verdict(look.session)
-    return (title, *parts, *rest, whole, *words(said, look, role))
+    recorded = row((("step", "muted"),), ((units.duration(step.seconds), "strong ink"),), look)
+    return (title, *parts, recorded, *rest, last, *words(said, look, role))
 
 
 def step_remarks(look: Look) -> tuple[Line, ...]:
@@ -210,8 +207,7 @@ def step_remarks(look: Look) -> tuple[Line, ...]:
     for part in step_parts(look.session):
         if part.seconds is None:
             unseen.setdefault(safe(part.why), []).append(part.name)
-    seconds = _usual_seconds(step) or training.step.seconds
-    lines = [row(_verdict(look.session), EMPTY, look), _whole(step, seconds, look)]
+    lines = [row(_verdict(look.session), EMPTY, look), _last(step, look)]
     for said in filter(None, (*between_words(step), longer_words(step), apart_words(step))):
         lines += words(said, look, "muted", 2)
     lines += _source_lines(step, look)
@@ -224,10 +220,13 @@ def step_remarks(look: Look) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _whole(step: TrainingStep, seconds: float, look: Look) -> Line:
+def _last(step: TrainingStep, look: Look) -> Line:
+    """Return how long the last steps were, recorded or not, and how often one came."""
+    usual = known(usual_mean(step))
+    mean = look.glyphs.dash if usual is None else units.duration(usual)
     named = (("p50", known(step.p50)), ("p95", known(step.p95)))
     whole: list[Line] = [
-        (("step".ljust(_LABEL), "muted"), (units.duration(seconds), "strong ink")),
+        (("last steps".ljust(_LABEL), "muted"), (mean, "ink")),
         *(
             ((f"   {name} ", "muted"), (units.duration(found), "ink"))
             for name, found in named
@@ -328,6 +327,12 @@ def _source_lines(step: TrainingStep, look: Look) -> Iterator[Line]:
         room = look.inner - line_width(share) - 3
         name = middle(line_name(line), room, look.glyphs.ellipsis)
         yield row(((f"  {name}", "ink"),), share, look)
+    if step.lines_unsampled >= LEAST_UNSAMPLED:
+        unsampled: Line = ((f"{units.share(step.lines_unsampled)} of other", "muted"),)
+        yield row((("  no sample there", "muted"),), unsampled, look)
+    if step.lines:
+        samples = "1 sample" if step.samples == 1 else f"{units.thousands(step.samples)} samples"
+        yield from words(f"by {samples}, ± {units.share(lines_error(step))}", look, "faint", 2)
     if step.why_no_lines:
         which = "not of all steps" if step.lines else "no lines"
         yield from words(f"{which}: {safe(step.why_no_lines)}", look, "faint", 2)

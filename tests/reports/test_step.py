@@ -193,7 +193,7 @@ def test_text_has_the_step_by_part(written: Callable[[Session], str]) -> None:
     found = plain(written(measured()))
 
     assert "data 18 · forward 2 · backward 7 · optimizer 31 · other 42" in found
-    assert "other 42 (log_metrics, train.py:54, 70 %)" in found
+    assert "other 42 (log_metrics, train.py:54, ~70 % by 10 samples)" in found
     assert "transfer, clip, communication: not seen" in found
     assert "2.00 s, of 20 recorded steps" in found
     assert "mean 2.00 s, p50 2.00 s, p95 2.50 s" in found

@@ -45,10 +45,13 @@ class SourceLine(Part, frozen=True):
     """Path as Python knows it."""
     line: int
     share: float
-    """Of the samples that fell into ``other``, 0 to 1."""
+    """Share of ``other``, 0 to 1, by samples of the stack."""
     text: str = ""
     """What stands in that line of the file now, at most ``LONGEST_LINE`` characters; empty where
-    that cannot be read."""
+    that cannot be read, and of several lines."""
+    first_line: int = 0
+    """Number of the first line, where the time is known to lie in one of the lines from it to
+    ``line``, but not in which; 0: it is that of ``line``."""
 
 
 LONGEST_LINE = 200
@@ -199,7 +202,7 @@ class TrainingStep(OnWire, frozen=True):
     lines: tuple[SourceLine, ...]
     """Where ``other`` was spent, most time first."""
     samples: int
-    """Of the stack, that ``lines`` are from."""
+    """Number of samples of the stack in ``other`` that ``lines`` are from."""
     why_no_lines: str
     """Why samples are not among them; empty where all are."""
     why_no_backward: str
@@ -256,6 +259,10 @@ class TrainingStep(OnWire, frozen=True):
     """Evaluations and inference between steps, most time first: in no other figure of a step."""
     calls_per_second: Figure = NOT_SEEN
     """Forwards of the watched model per second of all time, those between steps included."""
+    lines_rest: float = 0.0
+    """Share of ``other``, 0 to 1, in further lines, those with less time than ``lines``."""
+    lines_unsampled: float = 0.0
+    """Share of ``other``, 0 to 1, between parts of the step where no sample fell."""
 
 
 class BackwardOperators(OnWire, frozen=True):

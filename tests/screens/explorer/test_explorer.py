@@ -117,7 +117,9 @@ async def test_training_looks_as_agreed(size: tuple[int, int]) -> None:
     line = SourceLine("log_metrics", "/home/me/train.py", 54, 0.7)
     parts = step_parts(data=0.018, forward=0.02, backward=0.025, optimizer=0.031, other=0.046)
     halves = array("f", (0.0125, 0.005)).tobytes()
-    told = replace(training_step(parts, seconds=0.14), lines=(line,), backward=halves, at=60.0)
+    told = replace(
+        training_step(parts, seconds=0.14), lines=(line,), samples=99, backward=halves, at=60.0
+    )
     told = replace(told, forward=halves, recomputed=bytes(8), own_recomputed=bytes(8))
     async with on_stage([*recorded(), told], size) as (stage, pilot):
         await pilot.press("1")

@@ -22,7 +22,7 @@ from tui_profiler.session import EMPTY, apply
 
 SECONDS = {"data": 0.18, "forward": 0.02, "backward": 0.07, "optimizer": 0.31, "other": 0.42}
 LOGGING = SourceLine("Trainer.log_metrics", "/home/me/train.py", 54, 0.7)
-STEP = replace(training_step(step_parts(**SECONDS)), lines=(LOGGING,), tokens=128.0)
+STEP = replace(training_step(step_parts(**SECONDS)), lines=(LOGGING,), samples=100, tokens=128.0)
 
 
 def look(step: TrainingStep, cells: int = 120) -> Look:
@@ -132,8 +132,27 @@ def test_the_panel_has_every_part_and_why_one_is_not_known() -> None:
     assert "18 % 180 ms" in shown
     assert "log_metrics, train.py:54 70 % of other" in shown
     assert "transfer, clip, communication – not seen" in shown
-    assert "step 1.00 s p50 1.00 s" in shown
+    assert "step 1.00 s\n" in shown
+    assert "last steps 1.00 s p50 1.00 s" in shown
+    assert "by 100 samples, ± 9.8 %" in shown
     assert "host-bound: code outside of the model 42 %" in shown
+
+
+def test_parts_and_step_of_the_panel_are_of_recorded_steps_and_the_last_ones_apart() -> None:
+    """Parts add up to 2.47 s, which is what is beside them; all of the last took 2.76 s."""
+    parts = step_parts(forward=1.0, backward=1.0, other=0.47)
+    step = replace(training_step(parts, 2.47), per_second=1 / 2.76, last=10)
+    shown = section(step)
+    assert "step 2.47 s\n" in shown
+    assert "last steps 2.76 s" in shown
+    assert bar(step, 120)[0].startswith("step 2.47 s")
+
+
+def test_few_samples_are_marked_and_what_none_covers_has_a_row() -> None:
+    shown = section(replace(STEP, samples=13, lines_unsampled=0.2))
+    assert "no sample there 20 % of other" in shown
+    assert "by 13 samples, ± 27 %" in shown
+    assert "train.py:54, ~70 % by 13 samples" in bar(replace(STEP, samples=13), 160)[0]
 
 
 def test_the_panel_has_losses_by_line_and_other_models() -> None:
@@ -151,7 +170,8 @@ def test_a_step_without_a_time_says_why() -> None:
 
 def test_why_steps_have_no_lines_is_told_beside_the_lines_of_others() -> None:
     some = section(replace(STEP, why_no_lines="nobody looked"))
-    assert "train.py:54 70 % of other not of all steps: nobody looked" in some.replace("\n", " ")
+    assert "train.py:54 70 % of other" in some
+    assert "not of all steps: nobody looked" in some
     none = section(replace(STEP, lines=(), why_no_lines="nobody looked"))
     assert "no lines: nobody looked" in none
 

@@ -162,7 +162,7 @@ def slow_line(session: Session) -> Finding | None:
     seconds = line.share * other
     if share_of_step(step, seconds) < LINE_SHARE:
         return None
-    at = f"of these samples, at {whole_line_name(line)}"
+    at = f"of that time, at {whole_line_name(line)}"
     return Finding(
         kind="slow-line",
         title=f"run less often: {line_name(line)}",

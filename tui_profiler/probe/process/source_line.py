@@ -164,3 +164,15 @@ def is_users(filename: str) -> bool:
     if "site-packages" in filename or "dist-packages" in filename:
         return not filename.startswith((_TORCH, _PROBE))
     return not filename.startswith((_TORCH, _PROBE, _STANDARD_LIBRARY, "<frozen "))
+
+
+@lru_cache(maxsize=4096)
+def is_probe(filename: str) -> bool:
+    """Return whether code is the profiler's own that runs in a program."""
+    return filename.startswith(_PROBE)
+
+
+@lru_cache(maxsize=4096)
+def is_torch(filename: str) -> bool:
+    """Return whether code is torch's."""
+    return filename.startswith(_TORCH)

@@ -18,7 +18,7 @@ from tui_profiler.messages import Figure, StepParts, TrainingStep, Unknown, know
 from tui_profiler.messages.training import Between
 from tui_profiler.queries.cost.totals import was_run, why_no_times
 from tui_profiler.queries.training.outside_modules import outside_words
-from tui_profiler.queries.training.source_lines import line_name
+from tui_profiler.queries.training.source_lines import line_name, line_share
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.training import NodeStep, StepColumns
 
@@ -214,7 +214,7 @@ def parts_words(session: Session) -> str:
         where = ""
         if part.share and part.name == "other" and step.lines:
             line = step.lines[0]
-            where = f"{line_name(line)}, {share_text(line.share)}"
+            where = f"{line_name(line)}, {line_share(line, step)}"
         elif part.name == "backward":
             where = outside_words(step)
         said[-1] += f" ({where})" if where else ""

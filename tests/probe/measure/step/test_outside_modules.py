@@ -30,11 +30,11 @@ from tests.probe.measure.step.loops import (
 from tui_profiler.messages import Unknown
 from tui_profiler.messages.training import BackwardLine, TrainingStep
 from tui_profiler.probe.measure.clock.call_recorder import ModelKey
+from tui_profiler.probe.measure.step.line_shares import LAST_SAMPLES
 from tui_profiler.probe.measure.step.outside_modules import MOST_KEPT, OtherModels
 from tui_profiler.probe.measure.step.recorder import FIRST_STEPS
 from tui_profiler.probe.measure.step.source_lines import Line, LineSampler, Sample
 from tui_profiler.probe.measure.step.steps import (
-    LAST_SAMPLES,
     LAST_STEPS,
     LEAST_WITHOUT_OTHERS,
 )

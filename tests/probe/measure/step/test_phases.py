@@ -24,9 +24,10 @@ from tests.probe.measure.step.loops import (
 from tui_profiler.messages import Unknown
 from tui_profiler.messages.training import StepParts, TrainingStep
 from tui_profiler.probe.measure.ranks.collectives import PendingCollectives, Span
-from tui_profiler.probe.measure.step.recorder import FIRST_STEPS
-from tui_profiler.probe.measure.step.source_lines import Sample
+from tui_profiler.probe.measure.step.recorder import FIRST_STEPS, Pass
+from tui_profiler.probe.measure.step.source_lines import Line, Sample
 from tui_profiler.probe.measure.step.steps import PATIENCE_SECONDS
+from tui_profiler.probe.process.yielding import pause
 from tui_profiler.probe.torch_compat.forward_kind import kind_of
 
 MS = 1e-3
@@ -102,6 +103,45 @@ def test_waiting_for_a_collective_in_the_backward_is_in_no_module() -> None:
         root, steps = watching.of(told, ""), told.recorded
         assert root.backward <= told.parts.backward
         assert spent.inside["backward"] / steps <= root.backward
+
+
+class SlowWindow:
+    """Takes long at the end of each step and pass, as the profiler may."""
+
+    is_over = is_waiting = False
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def await_forward(self) -> None:
+        pass
+
+    def begin(self) -> None:
+        pass
+
+    def after_data(self) -> None:
+        pause(self._seconds)
+
+    def after_pass(self, one: Pass, *, is_one_of_several: bool) -> None:
+        pause(self._seconds)
+
+    def after_step(self) -> None:
+        pause(self._seconds)
+
+
+def test_the_profiler_s_own_work_is_in_no_part_and_not_in_the_step() -> None:
+    """It works for 15 ms beside a step of 9 ms."""
+    spent = Spent()
+    net, step = plain(spent, other=9)
+    with watched(net) as watching:
+        watching.recorder.window = SlowWindow(5 * MS)
+        told = run(watching, spent, step)
+        known = [part for part in _figures(told.parts) if not isinstance(part, Unknown)]
+        assert sum(known) == pytest.approx(told.seconds)
+        agrees(told.parts, spent, told.recorded, ("data", *PARTS))
+        assert told.parts.other * told.recorded >= spent.inside["other"]
+        usual = told.last / told.per_second / told.last
+        assert told.seconds <= usual - 10 * MS
 
 
 def _figures(parts: StepParts) -> list[float | Unknown]:
@@ -425,7 +465,7 @@ def test_lines_of_an_evaluation_are_not_those_of_a_step(*, is_recorded: bool) ->
     watching = Watched(net, torch.ones(2, WIDTH), records=lambda: records[0])
 
     def sampled(function: str) -> None:
-        line = function, "train.py", 1
+        line = Line(function, "train.py", 1)
         watching.steps._sampler._samples.append(Sample(perf_counter(), line))
 
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import linecache
-from collections import Counter
 from pathlib import Path
 from threading import get_ident
 
@@ -17,6 +16,7 @@ from tests.viewer import wait_until
 from tui_profiler.findings.execution.training import LINE_SHARE
 from tui_profiler.messages import LoaderSettings, OptimizerSettings, TrainingStep
 from tui_profiler.messages.training import LONGEST_LINE, StepParts
+from tui_profiler.probe.measure.step.line_shares import LineShares, Placed
 from tui_profiler.probe.measure.step.marks import loader_settings, optimizer_settings
 from tui_profiler.probe.measure.step.source_lines import (
     LARGE_OTHER,
@@ -25,10 +25,12 @@ from tui_profiler.probe.measure.step.source_lines import (
     SHARE_LATER,
     SHARE_OF_BUDGET,
     WAIT_SECONDS,
+    Line,
     LineSampler,
+    Sample,
     pause_seconds,
 )
-from tui_profiler.probe.measure.step.steps import LEAST_STEPS, source_lines
+from tui_profiler.probe.measure.step.steps import LEAST_STEPS
 from tui_profiler.probe.process.interpreter_lock import is_locked
 
 
@@ -141,9 +143,18 @@ def test_a_line_s_text_is_that_of_its_file(tmp_path: Path) -> None:
     linecache.checkcache()
     found = {
         one.line: one.text
-        for one in source_lines(
-            Counter({("main", str(script), 2): 3, ("main", str(script), 3): 1, ("f", "<a>", 4): 1})
+        for one in LineShares()
+        .of(
+            [
+                Placed(Sample(0.0, Line(function, file, number)), ("", ""))
+                for function, file, number in (
+                    *[("main", str(script), 2)] * 3,
+                    ("main", str(script), 3),
+                    ("f", "<a>", 4),
+                )
+            ]
         )
+        .lines
     }
     assert found == {2: "loss.item()", 3: "x" * LONGEST_LINE, 4: ""}
 

@@ -73,8 +73,15 @@ MOST_OTHERS = 10_000
 """Calls of other models that wait to be taken."""
 MOST_ROOT_CALLS = 20_000
 """Calls of the root in steps that are not recorded, that wait to be taken."""
+MOST_OWN = 10_000
+"""Times of the profiler's own work that wait to be taken."""
 _FIELDS = 3
 """Items of one event while a forward runs: module, start, end."""
+
+
+OwnTime: TypeAlias = tuple[int, float, float]
+"""Thread in which the profiler itself worked, and when that began and ended; seconds of
+``time.perf_counter``."""
 
 
 class Watching:
@@ -127,7 +134,10 @@ class Watching:
         """In calls of the root and of other models, by id, of whole steps of the program alone."""
         self._between: dict[int, float] = {}
         self._in_other: set[int] = set()
-        self._others: deque[OtherCall] = deque(maxlen=MOST_OTHERS)
+        self._others, self._own = (
+            deque[OtherCall](maxlen=MOST_OTHERS),
+            deque[OwnTime](maxlen=MOST_OWN),
+        )
         self._traced, self._strangers, self._tokens = traced, strangers, tokens or TokenReader()
         self._pending_events, self._pending, self._is_open = pending_events, 0, True
         self._finished: deque[_Finished] = deque()
@@ -377,6 +387,10 @@ class Watching:
         """Return calls of other models in recorded steps."""
         return [self._others.popleft() for _ in range(len(self._others))]
 
+    def take_own(self) -> list[OwnTime]:
+        """Return when the profiler worked before and after forwards, in recorded steps."""
+        return [self._own.popleft() for _ in range(len(self._own))]
+
     def run_entry(
         self, method: Call, model: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
@@ -402,6 +416,7 @@ class Watching:
             kwargs: likewise.
             run: the method that stands for its forward; None: what was replaced.
         """
+        entered = perf_counter() if self.is_marked else 0.0
         # Before the call: what is given may change in it.
         kind = None if self._traced is None else self._kind(root, args, kwargs)
         as_traced = kind == self._traced
@@ -409,7 +424,7 @@ class Watching:
         tokens = self._tokens.before(root, args, kwargs)
         if self._seconds_left <= 0 and self._tokens.is_over_with(tokens):
             return self._run_unrecorded(root, args, kwargs, run or self.untraced)
-        call = _Call(root, args, kwargs, run or self.untraced, as_traced, tokens, given)
+        call = _Call(root, args, kwargs, run or self.untraced, as_traced, tokens, given, entered)
         if as_traced and self.around_next and (around := self._taken_around()) is not None:
             try:
                 return around(partial(self._run, call, reads=False, is_apart=True))
@@ -488,6 +503,10 @@ class Watching:
                     self.reader.leave(events)
                 if not self.is_wanted or readings is not None:
                     self._move_gate()
+                if call.entered and start:
+                    thread = get_ident()
+                    self._own.append((thread, call.entered, start))
+                    self._own.append((thread, end, perf_counter()))
 
     def _begin_reading(self, events: list[object]) -> CallReadings | None:
         """Have the calls of a forward that begins read; None where no other code may be put."""
@@ -649,6 +668,8 @@ class _Call(NamedTuple):
     tokens: ForwardTokens | None
     given: FirstTensor | None
     """The first tensor that it is given; None where it is as traced."""
+    entered: float
+    """Second at which the profiler's work for it began; 0 where its step is not recorded."""
 
 
 class _Begun(NamedTuple):

@@ -26,7 +26,13 @@ from typing import TypeVar
 from torch import nn
 
 from tui_profiler.probe.measure.clock.backward import BackwardPasses
-from tui_profiler.probe.measure.clock.call_recorder import Around, OtherCall, RootCall, Watching
+from tui_profiler.probe.measure.clock.call_recorder import (
+    Around,
+    OtherCall,
+    OwnTime,
+    RootCall,
+    Watching,
+)
 from tui_profiler.probe.measure.clock.device_clock import DeviceClock, DeviceMark
 from tui_profiler.probe.measure.clock.forward import Forward
 from tui_profiler.probe.measure.clock.graph_marks import PassSeen, Reached, StepReader
@@ -201,6 +207,10 @@ class ModuleClock:
     def take_others(self) -> list[OtherCall]:
         """Return calls of other models in recorded steps."""
         return [] if (watching := self._watching) is None else watching.take_others()
+
+    def take_own(self) -> list[OwnTime]:
+        """Return when the profiler worked before and after forwards, in recorded steps."""
+        return [] if (watching := self._watching) is None else watching.take_own()
 
     def read_usage(self) -> Reading | None:
         """Return what the calling thread has used since it began; None outside of a period."""

@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from torch.optim import optimizer
 
 from tui_profiler.probe.measure.clock.backward import ENGINE, brief_pass_seconds
+from tui_profiler.probe.measure.clock.call_recorder import OwnTime
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.device_clock import DeviceMark, DeviceSpan
 from tui_profiler.probe.measure.clock.graph_marks import Recomputed
@@ -149,6 +150,8 @@ class StepRecorder:
         self.marks: deque[Mark] = deque(maxlen=MOST_MARKS)
         self.passes: deque[Pass] = deque(maxlen=MOST_PASSES)
         self.ends: deque[End | BriefEnd] = deque(maxlen=MOST_ENDS)
+        self.own: deque[OwnTime] = deque(maxlen=MOST_MARKS)
+        """When the profiler itself worked at the ends of recorded steps and passes."""
         self.ends_at: int | None = 0
         """``id`` of the optimizer whose steps end a step; 0: any; None: backward passes do."""
         self.usual_seconds = 0.0
@@ -207,6 +210,7 @@ class StepRecorder:
 
     def take_mark(self, mark: Mark) -> None:
         """Keep a mark; the step of an optimizer may end a step."""
+        was_recorded = self._is_recorded
         self.marks.append(mark)
         if (values := self._values) is not None and mark.kind == "optimizer":
             values.after_update()
@@ -214,6 +218,8 @@ class StepRecorder:
             window.after_data()
         if mark.kind == "optimizer" and self.ends_at in (0, mark.subject):
             self._end(mark.ended)
+        if was_recorded or self._is_recorded:
+            self.own.append((mark.thread, mark.ended, perf_counter()))
 
     def before_roots(self, roots: object) -> None:
         """Have calls of modules inside of the pass recorded, where its step is."""
@@ -228,11 +234,15 @@ class StepRecorder:
     def before_pass(self) -> None:
         """Tell gradients apart from those that the last update was made with."""
         if self.gradients is not None:
+            began = perf_counter()
             self.gradients.before_pass()
+            if self._is_recorded:
+                self.own.append((get_ident(), began, perf_counter()))
 
     def after_pass(self, began: float, ended: float) -> None:
         """Keep a pass; it may end a step."""
-        line = running_line() if self._is_recorded else None
+        was_recorded = self._is_recorded
+        line = running_line() if was_recorded else None
         one = Pass(get_ident(), began, ended, *self._clock.take_pass(), line)
         self.passes.append(one)
         self._passes += 1
@@ -240,6 +250,8 @@ class StepRecorder:
             window.after_pass(one, is_one_of_several=self._passes_before > 1)
         if self.ends_at is None:
             self._end(ended)
+        if was_recorded or self._is_recorded:
+            self.own.append((one.thread, ended, perf_counter()))
 
     def begin(self) -> None:
         """Take note that a step begins now: what was since the last one is in none."""

@@ -1,10 +1,21 @@
 """Which lines of the program the thread that trains is in, by samples of its stack.
 
-The sampling thread reads the frames of one other thread, at most fifty times per second and no more
-often than a part of the budget allows; less often if ``other``, which the lines divide, is a small
-part of the step. Nothing is traced, and no frame is kept. Each sample delays the other thread
-by about ``WAIT_SECONDS``, because it takes the GIL. Without the GIL frames cannot be read, and
-nothing is sampled.
+1. The sampling thread reads the frames of one other thread, at most fifty times per second and no
+   more often than a part of the budget allows; less often if ``other``, which the lines divide, is
+   a small part of the step. Nothing is traced, and no frame is kept. Each sample delays the other
+   thread by about ``WAIT_SECONDS``, because it takes the GIL. Without the GIL frames cannot be
+   read, and nothing is sampled.
+2. A sample is due at a moment that does not depend on the program, but the stack is read only when
+   the other thread gives up the GIL: at once in a sleep, a lock, I/O or an operator, later in
+   Python. Python forces the holder to do so after ``sys.getswitchinterval`` (5 ms), so that the
+   stack of a shorter piece of Python is always read in the line after it. Without a correction a
+   loop of 3 ms beside a sleep of 3 ms has 5 % of the samples.
+3. So a sample keeps the moment at which it was due (``Sample.at``) beside that at which the stack
+   was read. Where those differ, the thread held the GIL in between, and the line was not seen:
+   ``LineShares`` finds the lines that it can be.
+4. What the profiler itself does in that thread is no sample of the line that called it.
+5. The sampling thread's own wait for a core is no wait for the GIL: the moment at which a sample is
+   due is later by it.
 """
 
 import linecache
@@ -14,11 +25,12 @@ from collections import Counter, deque
 from collections.abc import Callable
 from math import inf
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from tui_profiler.messages.training import LONGEST_LINE, SourceLine
+from tui_profiler.probe.measure.clock.thread_usage import OwnSchedstat, waiting_seconds
 from tui_profiler.probe.process.interpreter_lock import NO_FRAMES, is_locked
-from tui_profiler.probe.process.source_line import is_users, library_of
+from tui_profiler.probe.process.source_line import is_probe, is_torch, is_users, library_of
 from tui_profiler.system.real_time import perf_counter, thread_time
 
 LEAST_PAUSE_SECONDS = 0.02
@@ -38,6 +50,14 @@ WAIT_SECONDS = 150e-6
 """Delay of the sampled thread by one sample, beside the CPU time of the sampling thread: the GIL
 changes hands twice (``benchmarks/training/line_samples.py``)."""
 _FIRST_COST_SECONDS = 60e-6 + WAIT_SECONDS
+MOST_CALLERS = 8
+"""Frames of the user's code that are kept of a sample, the innermost ones."""
+LATENESS_FACTOR, LATENESS_SECONDS = 2.0, 200e-6
+"""A sample waited for the GIL if it is later than this factor times the least lateness of all, plus
+these seconds: timers are late too, by 50 us of timer slack (prctl(2)) and what waking takes."""
+FORCED_FROM = 0.95
+"""Share of the switch interval after which a thread that got the GIL was given it in the middle of
+Python code, not at an operator or a wait."""
 
 
 class Line(NamedTuple):
@@ -48,12 +68,41 @@ class Line(NamedTuple):
     number: int
 
 
+class Frame(NamedTuple):
+    """A call of the user's code that was under way when a stack was read."""
+
+    code: CodeType
+    number: int
+    """Line that is executed."""
+    instruction: int
+    """Offset of the last bytecode instruction."""
+
+    @property
+    def line(self) -> Line:
+        """Line that is executed."""
+        return Line(self.code.co_qualname, self.code.co_filename, self.number)
+
+
+How: TypeAlias = Literal["seen", "forced", "hidden"]
+"""How the line of a sample is known. seen: the stack was read when the sample was due. forced: it
+was read in the middle of Python code, a switch interval later. hidden: the thread held the GIL when
+the sample was due, and gave it up in a later line, which is the one that was read."""
+
+
 class Sample(NamedTuple):
     """The innermost line of the user's own code at one moment."""
 
     at: float
-    """Second of ``time.perf_counter``."""
+    """Second of ``time.perf_counter`` at which the sample was due; of a forced one, was taken."""
     line: Line
+    how: How = "seen"
+    frames: tuple[Frame, ...] = ()
+    """Calls of the user's code, innermost first; outside of the model's forward."""
+    is_direct: bool = True
+    """Whether the innermost of these called nothing, torch or the profiler: no Python code of a
+    library or of the standard library ran inside of its line."""
+    is_in_forward: bool = False
+    """Whether the stack was read inside of the model's forward."""
 
 
 class LineSampler:
@@ -109,19 +158,50 @@ class LineSampler:
         return [self._samples.popleft() for _ in range(len(self._samples))]
 
     def _run(self, stopped: threading.Event) -> None:
-        cost = _FIRST_COST_SECONDS
-        while not stopped.wait(self._pause_seconds(cost)):
-            began = thread_time()
-            line = _innermost(sys._current_frames().get(self._watched), self._forward)
-            if line is not None:
-                self._samples.append(Sample(perf_counter(), line))
-            took = thread_time() - began + WAIT_SECONDS
+        cost, least, schedstat = _FIRST_COST_SECONDS, inf, OwnSchedstat()
+        while True:
+            pause = self._pause_seconds(cost)
+            waited_before = _waited(schedstat)
+            began = perf_counter()
+            if stopped.wait(pause):
+                return
+            now, began_cpu = perf_counter(), thread_time()
+            late = now - began - pause - (_waited(schedstat) - waited_before)
+            least = min(least, max(late, 0.0))
+            frame = sys._current_frames().get(self._watched)
+            is_own = frame is not None and is_probe(frame.f_code.co_filename)
+            sample = None if is_own else read_stack(frame, self._forward, now)
+            del frame
+            if sample is not None:
+                self._samples.append(_as_due(sample, late, least))
+            took = thread_time() - began_cpu + WAIT_SECONDS
             self.cost_seconds += took
             cost += (took - cost) / 8
 
     def _pause_seconds(self, cost_seconds: float) -> float:
         is_late = perf_counter() - self._began > FIRST_SECONDS
         return pause_seconds(cost_seconds, self._budget, self.other_share, is_late=is_late)
+
+
+def _waited(schedstat: OwnSchedstat) -> float:
+    """Return how long this thread has waited for a core; 0 where the kernel does not tell."""
+    schedstat.read()
+    return waiting_seconds(schedstat.told) or 0.0
+
+
+def _as_due(sample: Sample, late: float, least: float) -> Sample:
+    """Return a sample with the moment at which it was due, and how its line is known.
+
+    Args:
+        sample: at the second at which the stack was read.
+        late: seconds from the end of the pause until then, without those of waiting for a core.
+        least: of all samples.
+    """
+    if late >= FORCED_FROM * sys.getswitchinterval():
+        return sample._replace(how="forced")
+    if late > LATENESS_FACTOR * least + LATENESS_SECONDS:
+        return sample._replace(at=sample.at - late, how="hidden")
+    return sample
 
 
 def pause_seconds(
@@ -142,34 +222,46 @@ def pause_seconds(
 
 def running_line() -> Line | None:
     """Return the line of the user's innermost frame on this thread, or else of a library's."""
-    return _innermost(sys._getframe(1), None)
+    found = read_stack(sys._getframe(1), None, 0.0)
+    return None if found is None else found.line
 
 
-def _innermost(frame: FrameType | None, forward: CodeType | None) -> Line | None:
-    """Return the line of the user's innermost frame, or else of the innermost in a library.
+def read_stack(frame: FrameType | None, forward: CodeType | None, at: float) -> Sample | None:
+    """Return the user's frames of a stack, or else the innermost in a library; None without one.
 
-    None where the model's forward runs.
+    Args:
+        frame: the innermost one.
+        forward: of the model: what runs inside of it is not the line's.
+        at: second of ``time.perf_counter``.
     """
-    of_user = of_library = None
+    users: list[Frame] = []
+    of_library: Frame | None = None
+    called = ""
+    is_direct, is_in_forward = True, False
     for _ in range(MOST_FRAMES):
         if frame is None:
             break
         code = frame.f_code
+        file = code.co_filename
         if code is forward:
-            return None
-        if of_user is None and is_users(code.co_filename) and not code.co_filename.startswith("<"):
-            if library_of(code.co_filename):
-                of_library = of_library or frame
+            users.clear()
+            of_library, is_in_forward = None, True
+        elif is_users(file) and not file.startswith("<"):
+            here = Frame(code, frame.f_lineno or 0, frame.f_lasti)
+            if library_of(file):
+                of_library = of_library or here
             else:
-                of_user = frame
-                if forward is None:
+                if not users:
+                    is_direct = not called or is_in_forward or is_torch(called) or is_probe(called)
+                users.append(here)
+                if len(users) == MOST_CALLERS:
                     break
+        called = file
         frame = frame.f_back
-    found = of_user or of_library
-    if found is None:
+    frames = tuple(users) or ((of_library,) if of_library is not None else ())
+    if not frames:
         return None
-    code = found.f_code
-    return Line(code.co_qualname, code.co_filename, found.f_lineno or 0)
+    return Sample(at, frames[0].line, "seen", frames, is_direct, is_in_forward)
 
 
 def source_lines(lines: Counter[Line]) -> tuple[SourceLine, ...]:

@@ -16,7 +16,6 @@ import weakref
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
 from operator import attrgetter, itemgetter, sub
 from types import CodeType
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
@@ -57,6 +56,13 @@ from tui_profiler.probe.measure.step.between_steps import (
 )
 from tui_profiler.probe.measure.step.between_totals import BetweenTotals
 from tui_profiler.probe.measure.step.items import items_of, tokens_of
+from tui_profiler.probe.measure.step.line_shares import (
+    LineShares,
+    Placed,
+    Region,
+    RegionFinder,
+    seconds_of_regions,
+)
 from tui_profiler.probe.measure.step.loader_iterators import Fetch
 from tui_profiler.probe.measure.step.marks import MARKS, BriefTime
 from tui_profiler.probe.measure.step.outside_modules import (
@@ -75,7 +81,7 @@ from tui_profiler.probe.measure.step.recorder import (
     StepRecorder,
     brief_step_seconds,
 )
-from tui_profiler.probe.measure.step.source_lines import Line, LineSampler, Sample, source_lines
+from tui_profiler.probe.measure.step.source_lines import Line, LineSampler, Sample
 from tui_profiler.probe.measure.step.step_set import FigureName, StepSet
 from tui_profiler.probe.measure.step.zero_grad import GradientWatch
 from tui_profiler.probe.measure.values.model_values import ValueReader
@@ -84,8 +90,6 @@ from tui_profiler.system.real_time import perf_counter
 
 LAST_STEPS = 256
 """Of which percentiles, the rate and what is an outlier are told."""
-LAST_SAMPLES = 256
-"""Of the stack, in the rest of steps: few fall into one of a few milliseconds."""
 LEAST_STEPS = 8
 """Before one can be an outlier, or steps are told of."""
 LEAST_FOR_SLOW = 100
@@ -156,10 +160,8 @@ _NO_ITEMS = {
 _NOT_CALLED = Unknown("the model was not called in recorded steps")
 _TOO_FEW_INPUTS = Unknown("inputs change, and too few steps were recorded so far")
 _TOO_FEW = Unknown("too few steps so far")
-_NO_LINES: Counter[Line] = Counter()
-"""Of the many steps in which there was no sample; nothing is added to it."""
-_UNTOLD: Counter[Line] = Counter()
-"""Of steps whose samples are told of by no line; likewise."""
+_REGION, _FORWARD_IN = "region", "forward in region"
+"""Figures of a step: seconds of each region of ``other``, and in which of them forwards run."""
 _OTHERS_UNKNOWN = "whether samples lie in other models is known in recorded steps only"
 _UNSEEN = {
     "data": "no DataLoader was seen",
@@ -172,7 +174,8 @@ _UNSEEN = {
 class Span(NamedTuple):
     """A time in which the thread did one thing; seconds of ``time.perf_counter``."""
 
-    part: PartName
+    part: PartName | Literal["profiler"]
+    """Part of the step; or the profiler's own work, which is in no part and in no step's time."""
     began: float
     ended: float
     fetch: Fetch | None = None
@@ -183,9 +186,13 @@ class Division(NamedTuple):
     """What a step was divided into."""
 
     seconds: dict[str, float]
-    """Of each part, ``other`` included: they add up to the step."""
+    """Of each part, ``other`` and ``profiler`` included: they add up to the step."""
     other: list[tuple[float, float]]
     """From when to when ``other`` was, in the order of time."""
+
+    def parts(self) -> dict[str, float]:
+        """Return the seconds of each part, without the profiler's own work."""
+        return {name: spent for name, spent in self.seconds.items() if name != "profiler"}
 
 
 class _Lengths:
@@ -243,42 +250,6 @@ class _Lengths:
             return
         self.usual = max(high + FAR_OUT * (high - low), LEAST_FACTOR * self.p50)
         self.slow = p99 if len(self._last) >= LEAST_FOR_SLOW else math.inf
-
-
-class _LastLines:
-    """Lines of the last samples that fell into the rest of steps, however many steps that takes."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[Line] = Counter()
-        """Of the last ``LAST_SAMPLES``."""
-        self._last: deque[Line] = deque()
-        self._are_untold: deque[bool] = deque(maxlen=LAST_STEPS)
-        self.untold = 0
-        """Of the last ``LAST_STEPS`` steps those whose samples could not be told."""
-
-    def add_none(self, steps: int) -> None:
-        """Add so many steps without a sample."""
-        if self.untold:
-            for _ in range(steps):
-                self.add(_NO_LINES)
-        else:
-            self._are_untold.extend(repeat(False, steps))
-
-    def add(self, lines: Counter[Line]) -> None:
-        """Add those of one step."""
-        if len(self._are_untold) == LAST_STEPS:
-            self.untold -= self._are_untold[0]
-        is_untold = lines is _UNTOLD
-        self._are_untold.append(is_untold)
-        self.untold += is_untold
-        for line in lines.elements():
-            self._last.append(line)
-            self.counts[line] += 1
-            if len(self._last) > LAST_SAMPLES:
-                oldest = self._last.popleft()
-                self.counts[oldest] -= 1
-                if not self.counts[oldest]:
-                    del self.counts[oldest]
 
 
 class _Queue(Generic[T]):
@@ -589,7 +560,7 @@ class TrainingSteps:
         """Second from which on ends of steps count."""
         self._loaders: deque[LoaderSettings] = deque(maxlen=LAST_BATCHES)
         self._lengths = _Lengths()
-        self._lines = _LastLines()
+        self._lines = LineShares()
         self._between = BetweenSteps()
         self._totals = BetweenTotals()
         self._seen_from = 0.0
@@ -773,6 +744,8 @@ class TrainingSteps:
             (one.thread, Span(one.kind, one.began, one.ended, one.fetch)) for one in marks
         )
         waiting.spans.add((one.thread, Span("backward", one.began, one.ended)) for one in passes)
+        own = [*_taken(recorder.own), *self._clock.take_own()]
+        waiting.spans.add((thread, Span("profiler", began, ended)) for thread, began, ended in own)
         self._take_brief()
         waiting.spans.add(self._waits())
         others = self._clock.take_others()
@@ -798,10 +771,11 @@ class TrainingSteps:
     def skip(self) -> None:
         """Forget what was told since the last end of a step that was added up."""
         recorder = self._recorder
-        for queue in (recorder.ends, recorder.marks, recorder.passes, self._ends):
+        for queue in (recorder.ends, recorder.marks, recorder.passes, recorder.own, self._ends):
             queue.clear()
         self._take_brief()
         self._clock.take_marks()
+        self._clock.take_own()
         self._clock.take_others()
         self.values.give_up()
         self._forget()
@@ -855,17 +829,21 @@ class TrainingSteps:
             division = divide_around(begins[place], ends[place], spans, here)
             step_before = _as_end(last[place - 1], thread) if place else before
             step, step_end = self._steps + place + 1, _as_end(last[place], thread)
-            kept = lines.get(place, _NO_LINES)
+            kept = () if lines is None else lines.get(place, ())
             self._note_slow(step, step_before, step_end, division, kept, here)
         self._steps += len(lengths)
         self._is_new = True
         usual = self._lengths.usual
-        told = 0
-        for place, found in lines.items():  # In the order of samples.
-            self._lines.add_none(place - told)
-            self._lines.add(found if lengths[place] <= usual else _NO_LINES)
-            told = place + 1
-        self._lines.add_none(len(lengths) - told)
+        if lines is None:
+            for _ in range(min(len(lengths), LAST_STEPS)):
+                self._lines.add((), is_untold=True)
+        else:
+            told = 0
+            for place, found in lines.items():  # In the order of samples.
+                self._lines.add_none(place - told)
+                self._lines.add(found if lengths[place] <= usual else ())
+                told = place + 1
+            self._lines.add_none(len(lengths) - told)
         own = lengths
         if longest > usual or usual == math.inf:
             own = [
@@ -969,15 +947,15 @@ class TrainingSteps:
         before: End,
         end: End,
         division: Division,
-        lines: Counter[Line],
+        samples: Sequence[Placed],
         gaps: Sequence[Gap],
     ) -> None:
         """Keep a slow step, until it is told."""
-        seconds, thread = end.at - before.at - sum(one.seconds for one in gaps), None
+        seconds, thread = sum(division.parts().values()), None
         if before.usage is not None and end.usage is not None and not gaps:
             thread = thread_time(seconds, usage_between(before.usage, end.usage))
         parts = self._parts(division.seconds, is_recorded=end.is_recorded)
-        slow = SlowStep(0.0, step, seconds, parts, thread, source_lines(lines))
+        slow = SlowStep(0.0, step, seconds, parts, thread, self._lines.of(samples).lines)
         self._slow = slow, before.at
 
     def _lines_in_row(
@@ -986,20 +964,29 @@ class TrainingSteps:
         begins: list[float],
         ends: list[float],
         gaps: Mapping[int, Sequence[Gap]],
-    ) -> dict[int, Counter[Line]]:
-        """Return the lines of samples that fell into the rest of steps in a row, by place."""
-        lines: dict[int, Counter[Line]] = {}
+    ) -> dict[int, list[Placed]] | None:
+        """Return the samples that fell into the rest of steps in a row, by place; None: unknown.
+
+        A hidden one that is near a forward may be in it: forwards are known in recorded steps only.
+        """
+        lines: dict[int, list[Placed]] = {}
         samples = self._waiting.samples.until(ends[-1])
         if samples and self._lately.without_others < LEAST_WITHOUT_OTHERS:
             # Their forwards are known in recorded steps only.
-            return dict.fromkeys(range(len(ends)), _UNTOLD)
+            return None
+        self._lines.note(samples)
+        with_forwards = self._set.subjects(_FORWARD_IN)
         for sample in samples:
             place = bisect_right(ends, sample.at)
-            if sample.at < begins[place] or is_inside(sample.at, sample.at, gaps.get(place, ())):
+            is_between = is_inside(sample.at, sample.at, gaps.get(place, ()))
+            if sample.at < begins[place] or sample.is_in_forward or is_between:
                 continue
             spans = self._spans_between(thread, begins[place], ends[place])
-            if not any(one.began <= sample.at < one.ended for one in spans):
-                lines.setdefault(place, Counter())[sample.line] += 1
+            if any(one.began <= sample.at < one.ended for one in spans):
+                continue
+            region = _regions(spans).at(sample.at)
+            if sample.how != "hidden" or region not in with_forwards:
+                lines.setdefault(place, []).append(Placed(sample, region))
         return lines
 
     def _spans_between(
@@ -1055,7 +1042,9 @@ class TrainingSteps:
             if one.thread == end.thread
         ]
         division = divide_around(before.at, end.at, spans, gaps)
-        lines = _lines_in(division, told.samples)
+        self._lines.note(told.samples)
+        regions = _regions(spans)
+        lines = _samples_in(division, told.samples, regions)
         if end.values is None and self._is_slow(seconds):
             self._note_slow(self._steps + 1, before, end, division, lines, gaps)
         self._steps += 1
@@ -1065,7 +1054,7 @@ class TrainingSteps:
         own = self._without_wait(seconds, division, spans)
         self._lengths.add([seconds], [own])
         # What a step that is in no mean did is no part of the mean: an evaluation, a checkpoint.
-        self._lines.add(lines if seconds <= self._lengths.usual else _NO_LINES)
+        self._lines.add(lines if seconds <= self._lengths.usual else ())
         if end.values is not None:
             self.values.add(end.values, told.forwards, self._steps, now)
         if not end.is_recorded or told.is_windowed or end.values is not None:
@@ -1100,7 +1089,7 @@ class TrainingSteps:
             used = usage_between(before.usage, end.usage)
         figures: dict[FigureName, float] = {
             **_usage_figures(used, seconds),
-            "seconds": seconds,
+            "seconds": sum(division.parts().values()),
             "forwards": len(told.forwards),
             "passes": sum(one.thread == end.thread for one in told.passes),
             "fetches": sum(span.part == "data" for span in spans),
@@ -1110,14 +1099,14 @@ class TrainingSteps:
             **self._given(told.forwards),
         }
         figures.update(division.seconds.items())
+        figures |= _region_figures(division, regions, told.forwards, end.thread)
         self._is_timed = True
         if times.why_not_divided:
             figures[UNDIVIDED, times.why_not_divided] = 1.0
         if times.why_no_recompute:
             figures[UNSEEN_AGAIN, times.why_no_recompute] = 1.0
-        if told.others:
-            figures |= self._others.figures(told.others, told.forwards)
-            figures |= {("backward", place): spent for place, spent in times.others.items()}
+        figures |= self._others.figures(told.others, told.forwards)
+        figures |= {("backward", place): spent for place, spent in times.others.items()}
         for named, figure in pass_figures(times.passes):
             figures[named] = figures.get(named, 0.0) + figure
         self._set.add(figures, times.columns)
@@ -1186,7 +1175,7 @@ class TrainingSteps:
         self._so_far = [0.0] * len(self._so_far)
         self._lengths, self._set, self._lately = _Lengths(), StepSet(), _Lately()
         self._between, self._totals = BetweenSteps(), BetweenTotals()
-        self._lines = _LastLines()
+        self._lines = LineShares()
         self._sampler.other_share = 1.0
         self._slowest, self._slow, self._is_new = 0.0, None, False
         self._forget()
@@ -1214,7 +1203,12 @@ class TrainingSteps:
         steps, mean = self._set.steps, self._set.mean
         nodes, columns = self._set.columns()
         forward, backward, recomputed = columns
-        lines = self._lines.counts
+        regions: dict[Region, float] = {
+            one: self._set.mean((_REGION, one))
+            for one in self._set.subjects(_REGION)
+            if isinstance(one, tuple)
+        }
+        lines = self._lines.of(self._lines.samples, regions)
         items, tokens = self._items("items"), self._items("tokens")
         settings = Counter(one for _, one in self._optimizers)
         names = Counter(one.name for _, one in self._optimizers)
@@ -1239,8 +1233,8 @@ class TrainingSteps:
             tokens=tokens,
             optimizers=tuple(name for name, _ in names.most_common()),
             recompute=recompute(self._set) if steps else _TOO_FEW,
-            lines=source_lines(lines),
-            samples=lines.total(),
+            lines=lines.lines,
+            samples=lines.samples,
             why_no_lines=self._sampler.why_not or others_unknown,
             why_no_backward=self._trouble or why_undivided(self._set),
             dropped=self._dropped,
@@ -1268,6 +1262,8 @@ class TrainingSteps:
             fetches=mean("fetches"),
             between=self._totals.messages(),
             calls_per_second=self._totals.calls_per_second(mean("forwards")) if steps else _TOO_FEW,
+            lines_rest=lines.rest,
+            lines_unsampled=lines.unsampled,
         )
 
     def _thread(self) -> ThreadTime | None:
@@ -1364,7 +1360,7 @@ def divide(began: float, ended: float, spans: Iterable[Span]) -> Division:
         moment = min(moment, ended)
         if moment <= now:
             return
-        part: PartName = inside[-1].part if inside else "other"
+        part = inside[-1].part if inside else "other"
         seconds[part] = seconds.get(part, 0.0) + moment - now
         if part == "other":
             other.append((now, moment))
@@ -1437,7 +1433,8 @@ def _lines_between(
     if not inside:
         return []
     waits = [(one.began, one.ended) for one in batches]
-    return [one.line for one in inside if not any(a <= one.at < b for a, b in waits)]
+    outside_model = (one for one in inside if not one.is_in_forward)
+    return [one.line for one in outside_model if not any(a <= one.at < b for a, b in waits)]
 
 
 def _given_as_traced(
@@ -1468,12 +1465,35 @@ def _usage_figures(used: ThreadUsage | None, seconds: float) -> dict[FigureName,
     return found
 
 
-def _lines_in(division: Division, samples: Iterable[Sample]) -> Counter[Line]:
-    """Return how many samples fell into the rest of a step, by line."""
-    found: Counter[Line] = Counter()
-    for sample in samples:
-        if any(began <= sample.at < ended for began, ended in division.other):
-            found[sample.line] += 1
+def _regions(spans: Iterable[Span]) -> RegionFinder:
+    """Return what finds the times between parts of a step, forwards and our own work excepted."""
+    return RegionFinder(
+        (one.began, one.ended, one.part) for one in spans if one.part not in ("forward", "profiler")
+    )
+
+
+def _samples_in(
+    division: Division, samples: Iterable[Sample], regions: RegionFinder
+) -> list[Placed]:
+    """Return the samples that fell into the rest of a step."""
+    return [
+        Placed(sample, regions.at(sample.at))
+        for sample in samples
+        if any(began <= sample.at < ended for began, ended in division.other)
+        and not (sample.is_in_forward and sample.how != "hidden")
+    ]
+
+
+def _region_figures(
+    division: Division, regions: RegionFinder, forwards: Iterable[Forward], thread: int
+) -> dict[FigureName, float]:
+    """Return the seconds of the regions of a step, and in which of them forwards ran."""
+    found: dict[FigureName, float] = {
+        (_REGION, one): spent for one, spent in seconds_of_regions(division.other, regions).items()
+    }
+    for one in forwards:
+        if one.thread == thread:
+            found[_FORWARD_IN, regions.at(one.began)] = 1.0
     return found
 
 

@@ -11,7 +11,7 @@ from tui_profiler.messages import BackwardLine, SourceLine, Unknown, known
 from tui_profiler.messages.training import Between, BetweenKind, StepEnd, ValueKind
 from tui_profiler.queries.training import slow_steps, values
 from tui_profiler.queries.training import step as steps
-from tui_profiler.queries.training.source_lines import line_name
+from tui_profiler.queries.training.source_lines import line_name, lines_error
 from tui_profiler.reports.json_values import (
     EACH,
     Count,
@@ -70,9 +70,10 @@ class StepLine(Part, frozen=True):
     """A line of the program in which other, or the time between steps, was spent."""
 
     where: str
-    """Function, file and line: `log_metrics, train.py:54`."""
+    """Function, file and line: `log_metrics, train.py:54`. Several lines, `train.py:54-57`, where
+    it is not known in which of them."""
     share: Share
-    """Of the samples that fell into it."""
+    """Of the time that the lines divide, by samples of the stack."""
 
 
 class StepBackwardLine(Part, frozen=True):
@@ -210,6 +211,14 @@ class Step(Part, frozen=True, kw_only=True):
     parts: StepParts
     other: Known[Annotated[list[StepLine], EACH]]
     """Where parts.other was spent, by samples of the stack, most first."""
+    samples: Count = field(name="other_samples")
+    """Samples that other is from."""
+    other_error: Known[Number]
+    """Half a 95 % interval of a share in other, at most."""
+    lines_rest: Share = field(name="other_further")
+    """Of parts.other, in lines that other does not list."""
+    lines_unsampled: Share = field(name="other_unsampled")
+    """Of parts.other, between parts of the step where no sample fell."""
     backward_lines: Known[Annotated[list[StepBackwardLine], EACH]]
     """Where backward passes begin, most time first."""
     other_models: list[StepModel]
@@ -237,6 +246,7 @@ def step_section(session: Session) -> Step | Unknown:
         last_mean=steps.usual_mean(step),
         parts=_parts(session),
         other=_lines(step.lines) or Unknown(step.why_no_lines or _NO_SAMPLES),
+        other_error=lines_error(step) if step.samples else Unknown(_NO_SAMPLES),
         backward_lines=_backward_lines(step.backward_lines)
         or Unknown(step.why_no_backward or _NO_BACKWARD),
         between=[_between(one) for one in step.between],

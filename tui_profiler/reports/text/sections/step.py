@@ -15,7 +15,7 @@ from tui_profiler.figures.units import per_second as rate_text
 from tui_profiler.messages import OtherModel, SlowStep, TrainingStep, Unknown, known
 from tui_profiler.queries.training.outside_modules import line_seconds, outside_operator_words
 from tui_profiler.queries.training.slow_steps import longer_parts
-from tui_profiler.queries.training.source_lines import line_name
+from tui_profiler.queries.training.source_lines import line_name, lines_error
 from tui_profiler.queries.training.step import (
     NodeShare,
     StepVerdict,
@@ -42,6 +42,8 @@ from tui_profiler.reports.document import Column, Facts, Grid, Part, Section, na
 from tui_profiler.reports.text.sections import figure_text
 from tui_profiler.session import Session, Tree
 
+LEAST_LEFT = 0.0005
+"""Share of ``other`` in no shown line that has a row, at least."""
 _ENDS = {"optimizer": "the optimizer's step", "backward": "the backward pass"}
 
 
@@ -179,9 +181,16 @@ def _slow_words(session: Session, slow: SlowStep) -> str:
 
 
 def _lines(step: TrainingStep) -> Grid:
-    rows = tuple((line_name(one), figure_text.percent(one.share)) for one in step.lines)
+    """Return the lines of ``other`` with what is in further lines, and what no sample covers."""
+    samples = "1 sample" if step.samples == 1 else f"{thousands(step.samples)} samples"
+    title = f"other, by line ({samples}, ± {share(lines_error(step))})"
+    left = (("(further lines)", step.lines_rest), ("(no sample there)", step.lines_unsampled))
+    rows = (
+        *((line_name(one), figure_text.percent(one.share)) for one in step.lines),
+        *((name, figure_text.percent(part)) for name, part in left if part >= LEAST_LEFT),
+    )
     columns = (
-        short(names("other, by line"), "other, by line", 0),
+        short(names(title), "other, by line", 0),
         short(Column("% of other"), "% of other", 11),
     )
     return Grid(columns, rows)
