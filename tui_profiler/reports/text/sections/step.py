@@ -190,7 +190,7 @@ def _lines(step: TrainingStep) -> Grid:
         *((name, figure_text.percent(part)) for name, part in left if part >= LEAST_LEFT),
     )
     columns = (
-        short(names(title), "other, by line", 0),
+        short(names(title), f"other, by line ({samples})", 0),
         short(Column("% of other"), "% of other", 11),
     )
     return Grid(columns, rows)
