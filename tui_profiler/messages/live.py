@@ -248,6 +248,17 @@ class ThreadTime(Part, frozen=True):
     """Frames that ``torch.compile`` compiled meanwhile, on any thread."""
 
 
+class OtherForwards(Part, frozen=True):
+    """Recorded forwards of one kind, unlike the one that the tree is made of."""
+
+    name: str
+    """What differs: ``inputs (3, 8)``, ``training mode``."""
+    forwards: int
+    """Number of these since the tree was recorded."""
+    share: float
+    """Share of the time of all recorded forwards, 0 to 1."""
+
+
 class Tick(OnWire, frozen=True):
     """Running totals of everything measured so far; at most one a tick.
 
@@ -305,6 +316,8 @@ class Tick(OnWire, frozen=True):
     """Forwards in the steady state of the other sort, in no figure but ``per_second``."""
     others_share: float = 0.0
     """Of the time of all forwards."""
+    other_kinds: tuple[OtherForwards, ...] = ()
+    """Recorded forwards unlike the one that the tree is made of, by what differs."""
     cold: bool = False
     """Whether the times are of warm-up forwards, because the program ended or paused before the
     steady state. Later ticks may be of the steady state; they count from 0 again."""

@@ -32,6 +32,9 @@ class FirstTensor(NamedTuple):
     """Whether its values are of 32 or 64 bit integers, as ids of tokens are."""
 
 
+_FIRST_ARGUMENT = 3
+"""Items of a kind before those of its arguments."""
+_OTHER_ARGUMENTS = "other arguments"
 _PLAIN = frozenset({int, float, complex, str, bytes, torch.dtype, torch.device})
 
 
@@ -63,6 +66,26 @@ def first_tensor(kind: Kind) -> FirstTensor | None:
             is_ids = part in (torch.int64, torch.int32)
             return FirstTensor(tuple(shape), is_ids) if isinstance(shape, torch.Size) else None
     return None
+
+
+def difference(kind: Kind, other: Kind) -> str:
+    """Return in words how forwards of a kind differ from those of another one.
+
+    Args:
+        kind: to be named: ``inputs (3, 8)``, ``training mode``.
+        other: that it is compared with.
+    """
+    if len(kind) < _FIRST_ARGUMENT or len(other) < _FIRST_ARGUMENT:
+        return _OTHER_ARGUMENTS
+    words = []
+    first, first_other = first_tensor(kind), first_tensor(other)
+    if first is not None and first != first_other:
+        words.append(f"inputs {first.shape}")
+    if kind[0] != other[0]:
+        words.append("training mode" if kind[0] else "eval mode")
+    if kind[1] != other[1]:
+        words.append("with autograd" if kind[1] else "without autograd")
+    return ", ".join(words) or _OTHER_ARGUMENTS
 
 
 def _tell(value: object, parts: list[object], levels: int) -> None:

@@ -25,7 +25,7 @@ from torch.compiler import is_dynamo_compiling
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.torch_compat import module_call
 from tui_profiler.probe.torch_compat.entry_method import EntryMethod, entry_above, holds
-from tui_profiler.probe.torch_compat.forward_kind import Kind
+from tui_profiler.probe.torch_compat.forward_kind import Kind, kind_of
 from tui_profiler.probe.torch_compat.modules import each_module
 from tui_profiler.probe.torch_compat.threads import modules_called, why_not_record
 from tui_profiler.probe.torch_compat.versions import COMPILES_PARTS_ALONE
@@ -96,6 +96,7 @@ class Listener:
         methods: that stand for the forward of a model.
         is_chosen: tells whether a model is one that the user wants to see.
         makes_clock: of forwards after the recorded one; None: no clock is put on here.
+        kind: of the forward to record; None: any.
     """
 
     def __init__(
@@ -108,8 +109,10 @@ class Listener:
         methods: Methods = _NO_METHODS,
         is_chosen: Callable[[torch.nn.Module], bool] = lambda model: True,
         makes_clock: MakesClock | None = None,
+        kind: Kind | None = None,
     ) -> None:
         self._makes_clock = makes_clock
+        self._kind = kind
         self._is_ended = False
         self._clock: ModuleClock | None = None
         self._is_chosen = is_chosen
@@ -226,7 +229,9 @@ class Listener:
             if not self._passing:
                 call.__code__ = self._code
 
-    def claims(self, module: torch.nn.Module) -> bool:
+    def claims(
+        self, module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> bool:
         """Take a call as the one to record; no other is taken until it is over."""
         is_wanted = self._wanted(module)
         if self._watched is not None and id(module) in self._parts:
@@ -239,6 +244,8 @@ class Listener:
                 self._is_below_entry(module, trained)
             return False
         elif self._methods.are_found and self._is_below_entry(module):
+            return False
+        if self._kind is not None and kind_of(module, args, kwargs) != self._kind:
             return False
         if not self._is_chosen(module) or not self._is_taken():
             return False
@@ -383,7 +390,7 @@ def _listening_call(self: torch.nn.Module, /, *args: object, **kwargs: object) -
         return nested(self, *args, **kwargs)
     if (heir := listener.heir) is not None and is_present(heir):
         return heir(self, *args, **kwargs)
-    if listener.is_over or not listener.claims(self):
+    if listener.is_over or not listener.claims(self, args, kwargs):
         if compiles_parts_alone and self._compiled_call_impl is not None:
             return listener.pass_by(replaced, self, args, kwargs)
         return replaced(self, *args, **kwargs)

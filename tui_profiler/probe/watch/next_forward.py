@@ -8,6 +8,7 @@ import torch
 
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.torch_compat.entry_method import holds
+from tui_profiler.probe.torch_compat.forward_kind import Kind
 from tui_profiler.probe.trace.record_program_forward import LOOP_SECONDS
 from tui_profiler.probe.trace.tree.growing_tree import class_name
 from tui_profiler.probe.watch.listener import Listener, MakesClock, Methods
@@ -58,7 +59,7 @@ class Search:
         self._loop_seconds = loop_seconds
         self._listener: Listener | None = None
         self._is_for_mode = False
-        """Whether that waits for the model that is looked at, in another mode."""
+        """Whether that waits for another forward of the model that is looked at."""
         self._until = 0.0
         """``time.monotonic()`` until which it does."""
 
@@ -80,7 +81,7 @@ class Search:
 
     @property
     def is_for_mode(self) -> bool:
-        """Whether a forward of the model that is looked at is waited for, in another mode."""
+        """Whether another forward of the model that is looked at is waited for."""
         return self._is_for_mode
 
     @property
@@ -211,12 +212,19 @@ class Search:
         def is_wanted(module: torch.nn.Module) -> bool:
             return root() is module and (module.training, torch.is_grad_enabled()) == mode
 
+        self._begin_of_root(is_wanted, None)
+
+    def begin_of_kind(self, root: weakref.ref[torch.nn.Module], kind: Kind) -> None:
+        """Wait for a forward of the model that is looked at, of another kind."""
+        self._begin_of_root(lambda module: root() is module, kind)
+
+    def _begin_of_root(self, wanted: Wanted, kind: Kind | None) -> None:
         self._is_for_mode, self._until = True, time.monotonic() + MODE_SECONDS
-        self._listener = Listener(is_wanted, self._name, self._wake, self._loop_seconds)
+        self._listener = Listener(wanted, self._name, self._wake, self._loop_seconds, kind=kind)
         self._listener.install()
 
     def heard_in_mode(self) -> Listener | None:
-        """Return the listener that recorded it; polled after ``begin_in_mode``."""
+        """Return the listener that recorded it; polled after either method before."""
         listener = self._listener
         if listener is not None and listener.hearing is not None:
             self.end()

@@ -52,6 +52,11 @@ IDLE_SECONDS = 2.0
 TRACES_APART_SECONDS = 2.0
 """The least time between two recorded forwards, which are slower than others: viewers may ask for
 as many as they like."""
+FOLLOW_AFTER_SECONDS = 2.0
+"""Between two trees that are recorded because other forwards run, at first."""
+MOST_FOLLOW_SECONDS = 64.0
+RARE_PAUSES = 16
+"""Pauses without another such tree, after which the pause is as at first."""
 _OF_NOW = (
     messages.Tick,
     messages.Overhead,
@@ -123,6 +128,7 @@ class Observer:
         self._values_wanted = 0
         """How many viewers want values to be read."""
         self._root: weakref.ref[torch.nn.Module] | None = None
+        self._following = _Following()
         self._trained_otherwise: weakref.ref[torch.nn.Module] | None = None
         """The model whose tree was to be recorded again, in the mode that it is trained in."""
         self._entry: EntryMethod | None = None
@@ -263,6 +269,11 @@ class Observer:
         if mode is not None and self._root is not None and not self._search.is_on:
             self._trained_otherwise = self._root
             self._search.begin_in_mode(self._root, mode)
+            return None
+        kind = None if self._entry is not None else times.kind_to_follow
+        if kind is not None and self._root is not None and not self._search.is_on:
+            if self._following.is_due():
+                self._search.begin_of_kind(self._root, kind)
             return None
         return self._search.heard_elsewhere(
             self._root,
@@ -526,3 +537,25 @@ class Observer:
             others_shares=self._shares,
             models=self._models,
         )
+
+
+class _Following:
+    """When the tree may be recorded again because other forwards run: ever more seldom.
+
+    A program that alternates between two kinds, each for a while, is not followed for ever.
+    """
+
+    def __init__(self) -> None:
+        self._pause = FOLLOW_AFTER_SECONDS
+        self._last = -math.inf
+
+    def is_due(self) -> bool:
+        """Return whether it may be now, and count it if so."""
+        now = time.monotonic()
+        passed = now - self._last
+        if passed < self._pause:
+            return False
+        is_rare = passed >= RARE_PAUSES * self._pause
+        longer = min(2.0 * self._pause, MOST_FOLLOW_SECONDS)
+        self._pause, self._last = FOLLOW_AFTER_SECONDS if is_rare else longer, now
+        return True

@@ -12,7 +12,7 @@ from math import inf
 import torch
 from msgspec.structs import replace
 
-from tui_profiler.messages import Message, Node, Sample, Unknown
+from tui_profiler.messages import Message, Node, Sample, Tick, Unknown
 from tui_profiler.messages.hardware import Activity
 from tui_profiler.messages.live import State
 from tui_profiler.probe.measure.clock.backward import ENGINE
@@ -23,6 +23,7 @@ from tui_profiler.probe.measure.clock.overhead_budget import (
     EstimatedCost,
     seconds_to_next_tick,
 )
+from tui_profiler.probe.measure.clock.recent_kinds import RecentKinds
 from tui_profiler.probe.measure.clock.time_recorder import TimeRecorder
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.probe.measure.generation.requests import Requests
@@ -30,6 +31,7 @@ from tui_profiler.probe.measure.ranks.steps import Steps
 from tui_profiler.probe.measure.step.marks import MARKS
 from tui_profiler.probe.measure.step.recorder import StepRecorder
 from tui_profiler.probe.measure.step.steps import LEAST_STEPS, TrainingSteps
+from tui_profiler.probe.torch_compat.forward_kind import Kind
 from tui_profiler.probe.watch.windows import ProgramWindows
 from tui_profiler.system import real_time as time
 
@@ -82,6 +84,7 @@ class ProgramTimes:
         """Recorded so far."""
         self._windows = ProgramWindows(nodes, model, budget)
         self._steps = Steps(model)
+        self._kinds = RecentKinds(clock.traced)
         self._requests = Requests(is_on_device=clock.device is not None)
         self._governor = self._recorder.governor
         self._in_a_row = 0
@@ -122,6 +125,14 @@ class ProgramTimes:
         return self._training.untraced_mode
 
     @property
+    def kind_to_follow(self) -> Kind | None:
+        """Kind of forward that runs now in place of the recorded one; None where there is none.
+
+        Not of a program that trains: its evaluations are no other use of the model.
+        """
+        return None if self._training.steps else self._kinds.to_follow()
+
+    @property
     def threads(self) -> set[int]:
         """That ran the model with autograd."""
         return self._clock.passes.threads if self._clock.passes is not None else set()
@@ -149,6 +160,7 @@ class ProgramTimes:
         self.forwards += sum(one.began >= self._began for one in finished)
         self._steps.add(finished)
         self._recorder.look_at(finished)
+        self._kinds.add(finished)
         forwards = self._windows.without_windowed(finished)
         if not self._training.decides:
             self._windows.give_up_step()
@@ -236,7 +248,10 @@ class ProgramTimes:
             return
         self._credit.grant(self._recorder.governor.share)
         # A forward in a window is laid onto what the clock records of it.
-        self._clock.record_for(self._credit.seconds, one_at_least=self._windows.is_open)
+        is_one_wanted = self._windows.is_open or (
+            self._credit.seconds <= 0 and self._kinds.wants_one(time.monotonic())
+        )
+        self._clock.record_for(self._credit.seconds, one_at_least=is_one_wanted)
 
     def messages(self, at: float, dropped: int, *, or_cold: bool = False) -> Iterator[Message]:
         """Yield the figures, where forwards finished since they were given last.
@@ -258,7 +273,9 @@ class ProgramTimes:
         if is_new:
             self._is_new = False
             self._is_cold_new &= not or_cold
-            yield from self._recorder.figures(at, dropped + self._misdated, or_cold=or_cold)
+            for figure in self._recorder.figures(at, dropped + self._misdated, or_cold=or_cold):
+                is_tick = isinstance(figure, Tick)
+                yield replace(figure, other_kinds=self._kinds.others()) if is_tick else figure
         # Once: of two that wait for a viewer, one counts as dropped.
         if is_new or of_training:
             if (found := self._recorder.govern(self._step_seconds)) is not None:

@@ -16,6 +16,7 @@ MIXED = "forwards with other inputs, or in another mode, are in it as well"
 HOW_TO_CHOOSE = "run --model NAME shows another"
 HOW_TO_ATTACH = "while it runs: R in the explorer, or tui-profiler attach PID"
 _MOST_NAMES = 4
+_MOST_KINDS = 3
 
 
 def times_fit_costs(session: Session) -> bool:
@@ -72,10 +73,19 @@ def _sorts_words(tick: Tick) -> tuple[str, ...]:
         )
     left = f"{thousands(tick.others)} other forwards"
     part = f"{share(tick.others_share)} of the time"
+    named = _other_kinds(tick)
     return (
+        *((f"forwards like the one recorded; {left}, {part}: {named}",) if named else ()),
         f"forwards like the one recorded; {left}, {part}, had other inputs or modes",
         f"times leave out {left}, {part}",
     )
+
+
+def _other_kinds(tick: Tick) -> str:
+    """Return the most frequent other kinds with their recorded forwards; empty if not known."""
+    kinds = [f"{safe(one.name)} ×{thousands(one.forwards)}" for one in tick.other_kinds]
+    more = f" and {len(kinds) - _MOST_KINDS} more kinds" if len(kinds) > _MOST_KINDS else ""
+    return f"{', '.join(kinds[:_MOST_KINDS])}{more}"
 
 
 def notes(session: Session) -> tuple[str, ...]:

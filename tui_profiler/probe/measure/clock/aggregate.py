@@ -256,6 +256,7 @@ class Aggregator:
             as_traced=is_as_traced,
             others=rest.forwards,
             others_share=rest.seconds / (shown.seconds + rest.seconds) if rest.forwards else 0.0,
+            other_kinds=(),
             cold=is_cold,
             mean_forwards=shown.columns.mean_forwards,
             outliers=shown.columns.outliers,

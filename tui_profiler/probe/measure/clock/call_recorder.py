@@ -52,7 +52,7 @@ from tui_profiler.probe.measure.clock.timed_call import Call, timed_call
 from tui_profiler.probe.measure.clock.token_reader import TokenReader
 from tui_profiler.probe.process.interpreter_lock import Variable, own_variable, threads_inherit
 from tui_profiler.probe.process.wire_names import writable
-from tui_profiler.probe.torch_compat.forward_kind import FirstTensor, Kind, first_tensor, kind_of
+from tui_profiler.probe.torch_compat.forward_kind import Kind, kind_of
 from tui_profiler.probe.torch_compat.forward_tokens import ForwardTokens
 from tui_profiler.probe.torch_compat.internals import is_compiled, sequence_number
 from tui_profiler.probe.torch_compat.threads import (
@@ -420,11 +420,11 @@ class Watching:
         # Before the call: what is given may change in it.
         kind = None if self._traced is None else self._kind(root, args, kwargs)
         as_traced = kind == self._traced
-        given = None if kind is None or as_traced else first_tensor(kind)
         tokens = self._tokens.before(root, args, kwargs)
         if self._seconds_left <= 0 and self._tokens.is_over_with(tokens):
             return self._run_unrecorded(root, args, kwargs, run or self.untraced)
-        call = _Call(root, args, kwargs, run or self.untraced, as_traced, tokens, given, entered)
+        other = None if as_traced else kind
+        call = _Call(root, args, kwargs, run or self.untraced, as_traced, tokens, other, entered)
         if as_traced and self.around_next and (around := self._taken_around()) is not None:
             try:
                 return around(partial(self._run, call, reads=False, is_apart=True))
@@ -465,7 +465,7 @@ class Watching:
             before,
             readings,
             is_apart,
-            call.given,
+            call.kind,
         )
         try:
             self._under_way[number] = events
@@ -666,8 +666,8 @@ class _Call(NamedTuple):
     run: Call
     as_traced: bool
     tokens: ForwardTokens | None
-    given: FirstTensor | None
-    """The first tensor that it is given; None where it is as traced."""
+    kind: Kind | None
+    """Its inputs and mode; None where they are as traced."""
     entered: float
     """Second at which the profiler's work for it began; 0 where its step is not recorded."""
 
@@ -683,7 +683,7 @@ class _Begun(NamedTuple):
     before: Reading
     readings: CallReadings | None
     is_apart: bool
-    given: FirstTensor | None = None
+    kind: Kind | None = None
 
 
 class _Finished(NamedTuple):
@@ -719,7 +719,7 @@ class _Finished(NamedTuple):
             used.tobytes() if len(used) == FIGURES * calls else b"",
             values,
             self.tokens,
-            begun.given,
+            begun.kind,
         )
 
 

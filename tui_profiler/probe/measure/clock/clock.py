@@ -105,6 +105,11 @@ class ModuleClock:
         """CPU seconds that searching compiled passes for reentrant checkpointing took so far."""
 
     @property
+    def traced(self) -> Kind | None:
+        """What forwards as traced have in common; None: all have it."""
+        return self._traced
+
+    @property
     def is_installed(self) -> bool:
         """Whether calls go through this clock."""
         return self._watching is not None

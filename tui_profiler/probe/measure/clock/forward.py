@@ -14,7 +14,7 @@ from torch import nn
 from tui_profiler.messages.program import Autograd
 from tui_profiler.probe.measure.clock.graph_marks import CallValues
 from tui_profiler.probe.measure.clock.thread_usage import ThreadUsage
-from tui_profiler.probe.torch_compat.forward_kind import FirstTensor
+from tui_profiler.probe.torch_compat.forward_kind import FirstTensor, Kind, first_tensor
 from tui_profiler.probe.torch_compat.forward_tokens import ForwardTokens
 
 _SECONDS = Struct("d")
@@ -62,8 +62,13 @@ class Forward(NamedTuple):
     """Who read the values in it: it was slower than others, and is in no mean. None: nobody did."""
     tokens: ForwardTokens | None = None
     """Of a language model that is not trained; None for all others, and where nobody asked."""
-    given: FirstTensor | None = None
-    """What it was given, where that was not as traced; None also where it is not known."""
+    kind: Kind | None = None
+    """Its inputs and mode, where these are not as traced; None also where they are not known."""
+
+    @property
+    def given(self) -> FirstTensor | None:
+        """First tensor that it was passed, where that was not as traced; None if not known."""
+        return None if self.kind is None else first_tensor(self.kind)
 
     @property
     def reading_seconds(self) -> float:

@@ -102,6 +102,16 @@ class OnGpu(Part, frozen=True):
     """Mean time in which the host enqueues a forward."""
 
 
+class OtherKind(Part, frozen=True):
+    """Recorded forwards of one kind, unlike the one that the costs are of."""
+
+    name: str
+    """What differs: "inputs (3, 8)", "training mode"."""
+    forwards: Count
+    share: Known[float] = field(name="time_share")
+    """Share of the time of all recorded forwards."""
+
+
 class Latency(Part, frozen=True):
     """Seconds per forward."""
 
@@ -123,6 +133,8 @@ class Latency(Part, frozen=True):
     """Forwards of the other kind: in no time, but in the throughput."""
     others_share: Known[float] = field(name="other_time_share")
     """Their share of the time of all forwards."""
+    other_kinds: list[OtherKind]
+    """Recorded ones of these by what differs, the most frequent first (new in 0.1)."""
     thread: Thread | None
     """null for older recordings."""
     slowest: Slowest | None
@@ -224,6 +236,7 @@ def latency_section(session: Session) -> Latency | Unknown:
     return fill(
         Latency,
         tick,
+        other_kinds=[fill(OtherKind, kind) for kind in tick.other_kinds],
         mean_s=root.mean if root is not None else None,
         slowest=_slowest(session, session.slow[0]) if session.slow else None,
         gpu=_on_gpu(session),
