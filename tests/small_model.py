@@ -216,6 +216,7 @@ def tick(
         mean_per_forward=narrow,
         own_mean_per_forward=array("f", own).tobytes(),
         mean_forwards=min(forwards, 128),
+        thread=messages.ThreadTime(0.001, 0.001, 0.0, 0.0, 0.0, 0.0, 0.0),
     )
 
 

@@ -13,6 +13,8 @@ import pytest
 from tui_profiler.findings import CHECKS
 from tui_profiler.queries.cost.bound import LETTERS
 from tui_profiler.queries.cost.breakdown import Architecture
+from tui_profiler.queries.rules import Quantity
+from tui_profiler.queries.training.verdict import RULE
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "conclusions.md").read_text(encoding="utf-8")
@@ -71,6 +73,18 @@ def test_each_threshold_is_the_one_in_the_code(row: list[str]) -> None:
 def test_every_kind_of_finding_is_there_with_its_mode() -> None:
     told = {row[0].strip("`"): row[1] for row in rows("Findings")}
     assert told == {kind: check.holds_in for kind, check in CHECKS.items()}
+
+
+def test_the_figures_of_every_rule_are_those_that_it_declares() -> None:
+    rules = {f"`{kind}`": check.rule for kind, check in CHECKS.items()}
+    rules["verdict on a training step"] = RULE
+    written = {name: (reads, uses) for name, reads, uses in rows("Withholding")}
+    declared = {name: (listed(rule.reads), listed(rule.uses)) for name, rule in rules.items()}
+    assert written == declared
+
+
+def listed(quantities: tuple[Quantity, ...]) -> str:
+    return ", ".join(one.name for one in quantities) or "–"
 
 
 @pytest.mark.parametrize("row", rows("Findings"), ids=lambda row: row[0])

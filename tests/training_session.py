@@ -8,9 +8,11 @@ from msgspec.structs import replace
 
 from tui_profiler.messages import (
     BackwardLine,
+    Figure,
     OtherModel,
     SourceLine,
     StepParts,
+    ThreadTime,
     TrainingStep,
     Unknown,
 )
@@ -25,7 +27,7 @@ def column(*values: float) -> bytes:
 
 
 def training_step(parts: StepParts, seconds: float = 1.0, recorded: int = 20) -> TrainingStep:
-    """Return a step in which nodes 0 and 3 ran."""
+    """Return a step in which nodes 0 and 3 ran, and whose thread did not wait for a core."""
     return TrainingStep(
         at=1.0,
         steps=100,
@@ -57,6 +59,7 @@ def training_step(parts: StepParts, seconds: float = 1.0, recorded: int = 20) ->
         recomputed=column(0.0, 0.125),
         own_recomputed=column(0.0, 0.125),
         last=100,
+        thread=ThreadTime(seconds, seconds, 0.0, 0.0, 0.0, 0.0, 0.0),
     )
 
 
@@ -86,10 +89,11 @@ def a_gan(told: TrainingStep) -> TrainingStep:
     return replace(told, backward_lines=lines, other_models=models)
 
 
-def step_parts(**seconds: float) -> StepParts:
-    """Return parts of which the others were not seen."""
-    names = StepParts.__struct_fields__
-    return StepParts(*(seconds.get(name, NOT_SEEN) for name in names))
+def step_parts(**seconds: Figure) -> StepParts:
+    """Return parts; of the others forward, backward and the rest took no time, as in any step."""
+    known: dict[str, Figure] = {"forward": 0.0, "backward": 0.0, "other": 0.0}
+    known |= seconds
+    return StepParts(*(known.get(name, NOT_SEEN) for name in StepParts.__struct_fields__))
 
 
 def trained(told: TrainingStep, before: Session = EMPTY) -> Session:

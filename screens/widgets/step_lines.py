@@ -21,17 +21,16 @@ from tui_profiler.queries.training.step import (
     NodeShare,
     Part,
     PartName,
-    StepVerdict,
     apart_words,
     between_words,
     longer_words,
     node_share,
     rates,
     step_parts,
-    step_verdict,
     timed_backward,
     usual_mean,
 )
+from tui_profiler.queries.training.verdict import StepVerdict, step_verdict
 from tui_profiler.session import Session
 
 from .bound_lines import verdict

@@ -301,6 +301,10 @@ def test_a_softmax_of_scores_for_classes_is_no_attention():
 def test_what_does_not_grow_with_the_batch_is_shared_by_more_items():
     net = nn.Sequential(nn.Linear(16, 16, bias=False))
     session = with_host(timed(on_paper(net, ROW), {"": 1e-3, "0": 5e-4}), 4e-4, 1e-3)
+    unknown = found("larger-batch", session)
+    assert unknown is not None
+    assert unknown.title == "increase the batch size from 1 to 2", "free memory is not known"
+    session = apply(session, SAMPLE)
     one = found("larger-batch", session)
     assert one is not None
     assert session.tree is not None

@@ -39,7 +39,14 @@ from tests.viewer import Viewer, place_of
 from tui_profiler import watch
 from tui_profiler.findings import CHECKS, findings, withheld
 from tui_profiler.findings.evidence.finding import Kind
-from tui_profiler.messages import Checkpointing, Compilations, CompiledAgain, Hello, Program
+from tui_profiler.messages import (
+    Checkpointing,
+    Compilations,
+    CompiledAgain,
+    Hello,
+    Overhead,
+    Program,
+)
 from tui_profiler.queries.cost.energy import WITH_BACKWARD, ForwardEnergy, forward_energy
 from tui_profiler.queries.panel.phrases import device_text
 from tui_profiler.queries.time.modes import is_program, mode
@@ -278,7 +285,10 @@ def applies() -> dict[Kind, Session]:
         "graph-breaks": apply(on_paper(small, ROW), COMPILED),
         "recompiles": apply(on_paper(small, ROW), COMPILED),
         "host-overhead": hosted,
-        "input-idle": timed(on_paper(nn.Sequential(nn.ReLU()), ROW), {"": 1e-2, "0": 1e-2}),
+        "input-idle": apply(
+            timed(on_paper(nn.Sequential(nn.ReLU()), ROW), {"": 1e-2, "0": 1e-2}),
+            Overhead(0.01, 0.0, 0.02, pairs=0, share=1.0),
+        ),
         **{kind: apply(on_paper(small, ROW), step) for kind, step in ADVISED.items()},
         "pin-memory": apply(on_device(on_paper(small, ROW), "cuda:0"), ADVISED["pin-memory"]),
         "checkpoint": apply(

@@ -98,6 +98,8 @@ def test_a_program_that_leaves_its_model_idle_is_found():
     assert found("input-idle", apply(watched, ModeSeen(1.0, (serving,), 9, 3))) is None, (
         "another model is trained meanwhile"
     )
+    assert found("input-idle", watched) is None, "it is not known whether the rate was counted"
+    watched = apply(watched, Overhead(0.01, 0.0, 0.02, pairs=0, share=1.0))
     one = found("input-idle", watched)
     assert one is not None
     assert one.gain.share == pytest.approx(1 - 27.4 * 1e-2, rel=1e-4)

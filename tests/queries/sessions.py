@@ -14,6 +14,7 @@ from tui_profiler.messages import (
     Node,
     Nodes,
     PeakMemory,
+    ThreadTime,
     Tick,
     TraceDone,
     TraceStarted,
@@ -174,8 +175,14 @@ def ticked(
         mean_per_forward=single,
         own_mean_per_forward=array("f", own).tobytes(),
         mean_forwards=min(forwards, 100),
+        thread=on_a_core(seconds.get("", 1.0)),
     )
     return apply(session, tick)
+
+
+def on_a_core(seconds: float) -> ThreadTime:
+    """Return what a thread used that was on a core all the time."""
+    return ThreadTime(seconds, seconds, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def medians_alone(tick: Tick, own: bytes = b"") -> Tick:

@@ -13,7 +13,7 @@ from screens.cli.main import main
 from tests.fixtures.record_memory import recorded_with_memory
 from tests.recording.files import fold
 from tests.small_model import MEASURED, TRACED, folded
-from tui_profiler.findings import CHECKS, findings, withheld
+from tui_profiler.findings import CHECKS, conclusions, findings
 from tui_profiler.formatting.text import width
 from tui_profiler.messages import TrialResult, Unknown
 from tui_profiler.reports.json.report import json_report
@@ -83,8 +83,11 @@ def test_a_model_without_advice_says_how_many_checks_ran() -> None:
     nothing = replace(RESNET, tree=replace(tree, edges=()), ceilings=None, timings=None, model=None)
     assert findings(nothing) == ()
     said = findings_lines(nothing, 80)
-    assert f"{len(CHECKS) - len(withheld(nothing))} checks ran, none applies" in said[2]
-    assert "apply in inference only" in said[3], "without a model the mode is not known"
+    concluded = conclusions(nothing)
+    assert f"{len(CHECKS) - len(concluded.withheld)} checks ran, none applies" in said[2]
+    lines = " ".join(" ".join(said).split())
+    assert "withheld, mode unknown: no model was loaded: fold-conv-bn" in lines
+    assert "withheld, memory roof: not calibrated: channels-last" in lines
 
 
 def test_a_csv_holds_no_advice(capsys: pytest.CaptureFixture[str]) -> None:

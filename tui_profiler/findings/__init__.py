@@ -1,11 +1,15 @@
 """Findings of a session: a function per kind, none with state."""
 
+from collections.abc import Mapping
+
+from msgspec import Struct
 from msgspec.structs import replace
 
 from tui_profiler.figures import units
 from tui_profiler.figures.units import energy
-from tui_profiler.findings.evidence.finding import Check, Finding, Gain, Kind
-from tui_profiler.findings.evidence.training_step import recorded_step, share_of_step, why_no_advice
+from tui_profiler.findings.evidence.finding import Check, Finding, Gain, Kind, Withheld
+from tui_profiler.findings.evidence.time_share import NO_TIME, NO_TIMES
+from tui_profiler.findings.evidence.training_step import share_of_step, usable_step
 from tui_profiler.findings.execution.autocast import bf16_autocast, fp16_autocast
 from tui_profiler.findings.execution.compile import compile_model
 from tui_profiler.findings.execution.compiled import graph_breaks, recompiles
@@ -33,8 +37,8 @@ from tui_profiler.findings.model.peak_activations import peak_activations
 from tui_profiler.findings.model.weights import pruning, quantise_weights, unused_parameters
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.cost.energy import forward_energy
-from tui_profiler.queries.time.forward_kinds import is_mixed, times_fit_costs
-from tui_profiler.queries.time.modes import is_training, mode, runs_own_steps
+from tui_profiler.queries.time.forward_kinds import is_mixed
+from tui_profiler.queries.time.modes import is_training, runs_own_steps
 from tui_profiler.session import Session
 
 CHECKS: dict[Kind, Check] = {
@@ -76,20 +80,78 @@ CHECKS: dict[Kind, Check] = {
     )
 }
 """Every kind of finding, in the order in which they run."""
+_NO_TIMES = (NO_TIMES, NO_TIME)
 _OTHER_POWER = ("threads", "input-idle")
 """More cores draw more power, an idle machine less: their energy does not follow from the time."""
 
 
+class Conclusions(Struct, frozen=True):
+    """Everything that the kinds of findings conclude from a session."""
+
+    findings: tuple[Finding, ...] = ()
+    """Those that apply, by ``Gain.rank``."""
+    withheld: tuple[Withheld, ...] = ()
+    """Those that are not concluded, in the order of ``CHECKS``."""
+
+    @property
+    def checks(self) -> str:
+        """How many kinds were concluded, whether they apply or not: ``9 checks``."""
+        count = len(CHECKS) - len(self.withheld)
+        return f"{count} check{'s' * (count != 1)}"
+
+    @property
+    def reasons(self) -> Mapping[str, tuple[Kind, ...]]:
+        """Kinds by the reason why they are withheld, most kinds first.
+
+        Without kinds that hold in training only beside a program that infers, and without figures
+        that are there only if requested.
+        """
+        found: dict[str, tuple[Kind, ...]] = {}
+        for one in self.withheld:
+            is_named = one.is_usual
+            if one.because == "mode":
+                is_named = CHECKS[one.kind].holds_in == "inference"
+            if is_named:
+                found[one.reason] = (*found.get(one.reason, ()), one.kind)
+        return dict(sorted(found.items(), key=lambda pair: -len(pair[1])))
+
+    @property
+    def in_short(self) -> str:
+        """Contention, else the program's mode: ``11 withheld: training``; empty where neither is.
+
+        The reason most kinds are withheld for.
+        """
+        by = {one.reason: one for one in self.withheld}
+        found = [(by[why].because, why, kinds) for why, kinds in self.reasons.items()]
+        for because in ("contention", "mode"):
+            for why, kinds in (pair[1:] for pair in found if pair[0] == because):
+                words = why if because == "contention" else why.partition(":")[0]
+                return f"{len(kinds)} withheld: {words}"
+        return ""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Why kinds are withheld: a sentence for each of ``reasons``."""
+        return tuple(
+            f"{len(kinds)} withheld, {why}: {', '.join(kinds)}"
+            for why, kinds in self.reasons.items()
+        )
+
+
+def conclusions(session: Session) -> Conclusions:
+    """Return every finding that applies, and why others are withheld."""
+    answers = [check.answer(session) for check in CHECKS.values()]
+    found = [_with_reason(one) for one in answers if isinstance(one, Finding)]
+    found = _of_steps(session, _with_energy(session, found))
+    return Conclusions(
+        tuple(sorted(found, key=lambda one: one.gain.rank)),
+        tuple(one for one in answers if isinstance(one, Withheld)),
+    )
+
+
 def findings(session: Session) -> tuple[Finding, ...]:
     """Return every finding that applies, by ``Gain.rank``."""
-    asked = session
-    if not times_fit_costs(session):  # Then predictions are by the roofs alone.
-        asked = replace(
-            session, timings=None, host=None, host_operators=None, host_windows=None, device=None
-        )
-    found = [finding for check in CHECKS.values() if (finding := check(asked)) is not None]
-    found = _of_steps(session, _with_energy(session, found))
-    return tuple(sorted(found, key=lambda one: one.gain.rank))
+    return conclusions(session).findings
 
 
 def withheld(session: Session) -> tuple[Kind, ...]:
@@ -97,32 +159,15 @@ def withheld(session: Session) -> tuple[Kind, ...]:
     return tuple(kind for kind, check in CHECKS.items() if not check.holds(session))
 
 
-def checks_words(session: Session) -> str:
-    """Return ``9 checks``: how many kinds ran."""
-    count = len(CHECKS) - len(withheld(session))
-    return f"{count} check{'s' * (count != 1)}"
-
-
-def withheld_of_inference(session: Session) -> int:
-    """Return how many kinds are withheld that hold in inference only.
-
-    Those that hold in training only are not counted: they are of no use to a program that infers.
-    """
-    return sum(CHECKS[kind].holds_in == "inference" for kind in withheld(session))
-
-
-def withheld_words(session: Session) -> str:
-    """Return which kinds are withheld and why; empty where none is."""
-    said = []
-    count = withheld_of_inference(session)
-    if count:
-        found = mode(session)
-        said = [
-            f"{count} more apply in inference only; {found.name or 'mode unknown'}: {found.why}"
-        ]
-    if why := why_no_advice(session):
-        said += [f"those of a training step are withheld: {why}"]
-    return "; ".join(said)
+def _with_reason(finding: Finding) -> Finding:
+    """Return the finding; where wall times were taken out of it as contended, its gain says so."""
+    if not finding.contended:
+        return finding
+    gains = (
+        replace(gain, share=Unknown(finding.contended)) if gain.share in _NO_TIMES else gain
+        for gain in finding.gains
+    )
+    return replace(finding, gains=tuple(gains))
 
 
 def _of_steps(session: Session, found: list[Finding]) -> list[Finding]:
@@ -130,7 +175,7 @@ def _of_steps(session: Session, found: list[Finding]) -> list[Finding]:
 
     Where a worker runs the steps they stay of a forward, as their trials are.
     """
-    step, training = recorded_step(session), session.training
+    step, training = usable_step(session), session.training
     root = training.of(0) if training is not None else None
     if step is None or root is None or not is_training(session) or runs_own_steps(session):
         return found

@@ -224,7 +224,8 @@ class TrainingStep(OnWire, frozen=True):
     own_recomputed: bytes
     """float32."""
     thread: ThreadTime | None = None
-    """What the thread that trains used in a step: means of the set; None where it is not known."""
+    """What the thread that trains used in a step: means of ``thread_steps``; None where it is not
+    known."""
     on_device: bool = False
     """Whether the columns are times on the GPU; the parts are those of the thread that trains."""
     recorded_so_far: int = 0
@@ -263,6 +264,8 @@ class TrainingStep(OnWire, frozen=True):
     """Share of ``other``, 0 to 1, in further lines, those with less time than ``lines``."""
     lines_unsampled: float = 0.0
     """Share of ``other``, 0 to 1, between parts of the step where no sample fell."""
+    thread_steps: int = 0
+    """Steps of the set in which ``thread`` was read. 0: in all, of recordings of older versions."""
 
 
 class BackwardOperators(OnWire, frozen=True):

@@ -3,6 +3,7 @@
 import math
 from bisect import bisect_left
 from collections.abc import Iterator
+from copy import copy
 from functools import cached_property
 from itertools import accumulate
 
@@ -52,6 +53,12 @@ class StepColumns:
         indexes = memoryview(step.nodes).cast("I")
         self._position = {node: position for position, node in enumerate(indexes)}
         self._columns = [memoryview(getattr(step, name)).cast("f") for name in _FLOATS]
+
+    def with_step(self, step: TrainingStep) -> "StepColumns":
+        """Return these columns with other figures of the whole step."""
+        other = copy(self)
+        other.step = step
+        return other
 
     def of(self, node: int) -> NodeStep | None:
         """Return the times of a node, None where it was not called in the set of steps."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from tui_profiler.figures.units import share
+from tui_profiler.findings import CHECKS, Conclusions
 from tui_profiler.findings.evidence.finding import Group, Kind, gain_text
 from tui_profiler.findings.trial_verdict import GROUP_WORDS, REFUTED, Advice, Column, Word
 from tui_profiler.formatting.canvas import Glyphs
@@ -166,17 +167,20 @@ def at_word(text: str, cells: int, ellipsis: str) -> str:
     return parts[0] + ellipsis
 
 
-def none_line(
-    look: Look, checks: str, withheld: str = "", *, is_asking: bool = False
-) -> tuple[Line, ...]:
+def none_line(look: Look, concluded: Conclusions, *, is_asking: bool = False) -> tuple[Line, ...]:
     """Return why the list is empty."""
     if look.session.tree is None:
         return (
             row((("findings need the module tree, which is not known yet", "muted"),), EMPTY, look),
         )
-    text = f"no findings: {checks} ran, none applies"
     if is_asking:
-        text = f"{checks} of {len(look.session.tree):,} nodes run{look.glyphs.ellipsis}"
-        withheld = ""
-    parts = wrap(withheld, look.inner) if withheld else ()
-    return tuple(row(((part, "muted"),), EMPTY, look) for part in (text, *parts))
+        text = f"{len(CHECKS)} checks of {len(look.session.tree):,} nodes run{look.glyphs.ellipsis}"
+        return (row(((text, "muted"),), EMPTY, look),)
+    text = f"no findings: {concluded.checks} ran, none applies"
+    return (row(((text, "muted"),), EMPTY, look), *withheld_lines(look, concluded))
+
+
+def withheld_lines(look: Look, concluded: Conclusions) -> tuple[Line, ...]:
+    """Return which kinds are withheld, and why."""
+    parts = (part for words in concluded.words for part in wrap(words, look.inner))
+    return tuple(row(((part, "muted"),), EMPTY, look) for part in parts)

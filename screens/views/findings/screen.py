@@ -12,9 +12,8 @@ from typing import ClassVar, get_args
 from msgspec.structs import replace
 from textual.binding import BindingType
 
-from tui_profiler.findings import checks_words, findings, withheld_of_inference, withheld_words
+from tui_profiler.findings import Conclusions, conclusions
 from tui_profiler.findings.evidence.finding import Finding, Group, Kind
-from tui_profiler.findings.evidence.training_step import why_no_advice
 from tui_profiler.findings.trial_verdict import (
     REFUTED,
     Advice,
@@ -27,7 +26,6 @@ from tui_profiler.findings.trial_verdict import (
 from tui_profiler.formatting.text import safe, width
 from tui_profiler.messages import ProlongTrial, StopTrial
 from tui_profiler.queries.panel.cached_tree import is_remembered
-from tui_profiler.queries.time.modes import mode
 from tui_profiler.session import Session, Tree
 
 from ...actions.table import why_not_now
@@ -38,7 +36,7 @@ from ...widgets.lines import EMPTY, Line
 from ...widgets.rows import Look, row
 from ..view_screen import SideScreen, ViewState
 from .finding import finding_lines
-from .lines import BY_RANK, at_word, list_heading, list_items, list_lines, none_line
+from .lines import BY_RANK, at_word, list_heading, list_items, list_lines, none_line, withheld_lines
 
 AGAIN_SECONDS = 1.0
 """Least time between two computations; they take at most a twentieth of the time."""
@@ -68,6 +66,7 @@ class FindingsScreen(SideScreen):
         """Start without findings."""
         self.found: tuple[Finding, ...] = ()
         """In the order shown."""
+        self._concluded = Conclusions()
         self._ranked: tuple[Finding, ...] = ()
         self._groups: dict[Kind, Group] = {}
         """As the rows are: a trial's result moves its row when they are sorted again."""
@@ -90,8 +89,7 @@ class FindingsScreen(SideScreen):
         """Return the list, and the details of the finding under the cursor."""
         self._ask(look.session)
         if not self.found:
-            said = checks_words(look.session)
-            return none_line(look, said, withheld_words(look.session), is_asking=self._is_asking)
+            return none_line(look, self._concluded, is_asking=self._is_asking)
         shown = advice(look.session, self.found)
         items = list_items(shown, self._groups if self._order == BY_RANK else {})
         # The whole list, where the details fit as well.
@@ -108,7 +106,10 @@ class FindingsScreen(SideScreen):
         seen = items[self._top : self._top + listed]
         above = list_lines(look, shown, self.selected, seen, self._order)
         one = shown[self.selected]
-        detail = finding_lines(look, one, self._refused(look.session, one.finding))
+        detail = (
+            *finding_lines(look, one, self._refused(look.session, one.finding)),
+            *withheld_lines(look, self._concluded),
+        )
         self._rows = max(rows - len(above) - 1, 1)
         self._scroll = max(0, min(self._scroll, len(detail) - self._rows))
         return (*above, EMPTY, *detail[self._scroll : self._scroll + self._rows])
@@ -118,13 +119,10 @@ class FindingsScreen(SideScreen):
         count = len(self.found)
         tried = [one for one in advice(look.session, self.found) if one.measured is not None]
         refuted = sum(one.word in REFUTED for one in tried)
-        left = f"{count} finding{'s' * (count != 1)} of {checks_words(look.session)}"
+        left = f"{count} finding{'s' * (count != 1)} of {self._concluded.checks}"
         right = f"{len(tried)} tried, {refuted} refuted" if tried else ""
-        if held := withheld_of_inference(look.session):
-            why = mode(look.session).name or "mode unknown"
-            left += f", {held} withheld: {why}"
-        if of_step := why_no_advice(look.session):
-            left += f", of a step withheld: {of_step}"
+        if held := self._concluded.in_short:
+            left += f", {held}"
         room = max(look.inner - len(right) - 2, 8)
         if count and width(left) + LEAST_BEST <= room:
             left += f"  best: {safe(self._ranked[0].title)}"
@@ -144,20 +142,21 @@ class FindingsScreen(SideScreen):
                 self.run_worker(self._ask_beside(session))
             return
         began = time.monotonic()
-        self._take(session, findings(session), began)
+        self._take(session, conclusions(session), began)
 
     async def _ask_beside(self, session: Session) -> None:
         """Compute in a thread: a large tree takes longer than a key may wait."""
         began = time.monotonic()
-        found = await asyncio.to_thread(findings, session)
+        concluded = await asyncio.to_thread(conclusions, session)
         self._is_asking = False
-        self._take(session, found, began)
+        self._take(session, concluded, began)
         if self.is_mounted:
             self.refresh_view()
 
-    def _take(self, session: Session, found: tuple[Finding, ...], began: float) -> None:
+    def _take(self, session: Session, concluded: Conclusions, began: float) -> None:
         """Show new findings, without moving rows while keys are pressed."""
         _, tree, _ = self._asked
+        self._concluded, found = concluded, concluded.findings
         ended = time.monotonic()
         self._asked = (session, session.tree, ended + max(AGAIN_SECONDS, 20 * (ended - began)))
         before = {finding.kind: at for at, finding in enumerate(self.found)}

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from tests.training_session import step_parts, trained, training_step
+from tests.training_session import NOT_SEEN, step_parts, trained, training_step
 from tui_profiler.messages import SlowStep, SourceLine, StepParts, ThreadTime
 from tui_profiler.queries.training.slow_steps import slow_step_forms, slow_step_words
 from tui_profiler.session import EMPTY
@@ -31,13 +31,17 @@ def test_what_the_thread_did_meanwhile_is_told_beside() -> None:
 
 
 def test_a_step_that_was_not_recorded_says_what_is_not_known() -> None:
-    words = slow_step_words(trained(USUAL), slow(step_parts(data=0.2, backward=0.5), 2.0))
+    words = slow_step_words(
+        trained(USUAL),
+        slow(step_parts(data=0.2, forward=NOT_SEEN, backward=0.5, other=NOT_SEEN), 2.0),
+    )
     assert words == "2.00 s, 2.0× the mean: forward and other not recorded"
 
 
 def test_the_shorter_forms_keep_what_took_longer_and_never_end_in_the_middle() -> None:
     thread = ThreadTime(2.0, 0.9, 1.0, 0.0, 0.0, 0.0, 0.0)
-    found = slow_step_forms(trained(USUAL), slow(step_parts(data=0.5, backward=0.5), 2.0, thread))
+    parts = step_parts(data=0.5, forward=NOT_SEEN, backward=0.5, other=NOT_SEEN)
+    found = slow_step_forms(trained(USUAL), slow(parts, 2.0, thread))
     head = "2.00 s, 2.0× the mean"
     assert found == (
         f"{head}: data 300 ms longer; forward and other not recorded; waiting for a core 1.00 s",

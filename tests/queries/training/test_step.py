@@ -11,19 +11,21 @@ from tests.training_session import step_parts as parts
 from tests.training_session import trained as session
 from tests.training_session import training_step as step
 from tui_profiler.messages import SourceLine, ThreadTime, Unknown
+from tui_profiler.queries.rules import Quantity, without
 from tui_profiler.queries.training.source_lines import line_name, whole_line_name
 from tui_profiler.queries.training.step import (
+    PARTS,
     Rate,
-    StepVerdict,
     apart_words,
     between_words,
     longer_words,
     node_share,
     rates,
     step_parts,
-    step_verdict,
     usual_mean,
 )
+from tui_profiler.queries.training.step_quantities import EVERY
+from tui_profiler.queries.training.verdict import RULE, StepVerdict, step_verdict
 from tui_profiler.session import EMPTY
 
 
@@ -87,7 +89,7 @@ def test_two_groups_alike_are_no_verdict() -> None:
 
 def test_few_steps_are_no_verdict() -> None:
     assert step_verdict(session(step(parts(data=1.0), recorded=7))) == "7 of 8 steps recorded"
-    assert step_verdict(EMPTY) == "no step was recorded"
+    assert step_verdict(EMPTY) == "no training step was measured"
 
 
 def test_the_rate_is_of_steps_and_of_those_far_longer() -> None:
@@ -135,7 +137,7 @@ def test_nothing_is_concluded_from_recorded_steps_unlike_the_others(
     assert apart_words(told) == said
     found = step_verdict(session(told))
     assert isinstance(found, StepVerdict) == is_judged
-    assert is_judged or found == f"no verdict: {said}"
+    assert is_judged or found == f"no verdict: time of all training steps: {said}"
 
 
 def test_what_changes_from_step_to_step_is_an_estimate() -> None:
@@ -151,6 +153,38 @@ def test_waiting_for_a_core_goes_before_all_parts() -> None:
     found = step_verdict(session(told))
     assert isinstance(found, StepVerdict)
     assert (found.verdict, found.words) == ("waiting", "waiting for a core 40 % of the step")
+
+
+@pytest.mark.parametrize("quantity", RULE.declared, ids=lambda one: one.name)
+def test_without_a_figure_of_the_step_there_is_no_verdict(quantity: Quantity) -> None:
+    """Half a step is of one group: unknown, it may be of any that is unknown."""
+    name = next((part for part in PARTS if f"parts.{part}" in str(quantity.fields)), "forward")
+    others = {part: 0.06 for part in PARTS if part != name}
+    before = session(step(parts(**others, **{name: 0.58})))
+    assert isinstance(step_verdict(before), StepVerdict)
+    after = step_verdict(without(before, {quantity: "made unknown"}))
+    assert isinstance(after, str)
+    assert quantity.name in after or after == "no training step was measured"
+
+
+def test_no_figure_is_read_that_the_verdict_does_not_declare() -> None:
+    before = session(step(parts(data=0.6, forward=0.2, other=0.2)))
+    for quantity in EVERY:
+        if quantity not in RULE.declared:
+            without_it = without(before, {quantity: "made unknown"})
+            assert step_verdict(without_it) == step_verdict(before)
+
+
+def test_a_thread_that_waits_is_judged_where_it_was_read_alone() -> None:
+    """Of a step of 1 s: off a core for 0.3 s, which may be waiting for a core or for anything."""
+    told = step(parts(forward=0.9, other=0.1))
+    for on_core, is_judged in ((0.8, True), (0.7, False)):
+        used = ThreadTime(1.0, on_core, Unknown("no schedstat"), 0.0, 0.0, 0.0, 0.0)
+        found = step_verdict(session(replace(told, thread=used)))
+        assert isinstance(found, StepVerdict) == is_judged
+    assert isinstance(found, str)
+    assert "at most 30 %" in found
+    assert "no schedstat" in found
 
 
 def test_a_node_s_share_is_of_forward_backward_and_what_is_computed_again() -> None:

@@ -142,8 +142,8 @@ def test_a_short_window_is_a_reason_and_no_figure() -> None:
 def lines(sample: Sample, grams: float | None = None, named: str = "") -> list[str]:
     session = measured(sample, sample, grid_grams_per_kwh=grams, grid_named=named)
     shown = table(session, columns=100)
-    start = shown.index("measured -- on this machine")
-    return list(shown[start + 5 : shown.index("", start)])
+    start = next(at for at, line in enumerate(shown) if line.startswith("  threads"))
+    return list(shown[start : shown.index("", start)])
 
 
 def test_the_table_tells_machine_and_energy() -> None:

@@ -89,6 +89,10 @@ def test_what_was_measured_is_a_section_of_its_own() -> None:
         "  latency          p50 1.00 ms  p95 2.00 ms",
         "  throughput       800 items/s",
         "  forwards         100, after 3 warm-up forwards",
+        "  thread           on a core 100 % of a forward, waiting for one 0.0 %",
+        "                   0 minor, 0 major page faults; 0 voluntary, 0 involuntary context"
+        " switches,",
+        "                   per forward",
         "  overhead         0.8 % (0.2 % to 1.4 %)",
         "  threads          – no second of forwards was sampled lately",
         "  peak RSS         – this recording is older than the figure",

@@ -14,6 +14,7 @@ from screens.widgets.lines import line_width, text
 from screens.widgets.rows import Look, finished
 from tests.findings.test_step_findings import found as step_finding
 from tests.fixtures.record_memory import recorded_with_memory
+from tests.queries.sessions import on_a_core
 from tests.recording.files import fold
 from tests.training_session import step_parts, training_step
 from tui_profiler.findings import findings
@@ -23,9 +24,12 @@ from tui_profiler.formatting.canvas import ASCII, UNICODE, Glyphs
 from tui_profiler.messages import (
     Hello,
     Message,
+    ModeSeen,
     OutputError,
+    Setting,
     SourceLine,
     ThreadTime,
+    Tick,
     TrialProgress,
     TrialResult,
     TrialSide,
@@ -34,7 +38,12 @@ from tui_profiler.messages import (
 from tui_profiler.messages.trials import WHOLE_MODEL, TrialKind
 from tui_profiler.session import EMPTY, Session, apply
 
-RESNET = recorded_with_memory()
+RESNET = [
+    replace(one, thread=on_a_core(one.latency_p50)) if isinstance(one, Tick) else one
+    for one in recorded_with_memory()
+]
+"""The recording is older than what a thread waits for a core."""
+TRAINS = ModeSeen(1.0, (Setting(True, "grad", 1, True, 9),), 9, 9, reached=9)
 
 
 def tried(kind: TrialKind, low: float, middle: float, high: float) -> TrialResult:
@@ -251,13 +260,16 @@ def test_nothing_known_says_what_is_waited_for():
 
 def test_the_status_says_why_nothing_is_said_of_a_step():
     step = replace(
-        training_step(step_parts(forward=0.5, other=0.5)),
+        training_step(step_parts(forward=0.2, optimizer=0.3, other=0.5)),
         thread=ThreadTime(1.0, 0.5, 0.3, 0.0, 0.0, 0.0, 0.0),
     )
-    screen = FindingsScreen(0)
-    said = text(screen.status(Look(apply(fold(RESNET), step), 0, 0.0, 160)))
-    assert "of a step withheld: waiting for a core 30 % of the step" in said
-    assert "step withheld" not in text(screen.status(Look(fold(RESNET), 0, 0.0, 160)))
+    for session, is_contended in ((apply(fold(RESNET), step), True), (fold(RESNET), False)):
+        screen = FindingsScreen(0)
+        look = Look(apply(session, TRAINS), 0, 0.0, 160)
+        drawn = " ".join(map(text, screen.draw(look, 40)))
+        said = "withheld, host contended: steps wait for a core 30 % of the time"
+        assert (said in " ".join(drawn.split())) == is_contended
+        assert ("host contended" in text(screen.status(look))) == is_contended
 
 
 def test_the_best_finding_is_in_the_status_only_where_some_of_it_fits() -> None:

@@ -6,16 +6,24 @@
    missing it is ``Unknown``, or the gain is an upper bound and says so.
 4. A kind says in its definition whether it holds in inference, in training, or in both. It is
    withheld in the other mode, and where the mode is not known.
+5. A kind declares its quantities (``queries/rules.py``). It is withheld where one that it reads is
+   unknown, and where its wall times are contended: of a training step, unless it would be found
+   even if all of the waiting were in the parts that it reads.
 """
 
 from collections.abc import Callable
 from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tui_profiler.figures import units
+from tui_profiler.findings.evidence.quantities import EVERY
+from tui_profiler.findings.evidence.uncontended_step import least_parts
+from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Figure, Unknown, known
 from tui_profiler.messages.trials import TrialKind
+from tui_profiler.queries.rules import Quantity, Rule, granted, why_contended, why_withheld
 from tui_profiler.queries.time.modes import ModeName, mode
 from tui_profiler.session import Session
 
@@ -111,6 +119,8 @@ class Finding(Struct, frozen=True):
     """What is saved is of a training step, not of a forward; its trial runs steps."""
     is_beside: bool = False
     """Its trial runs beside a program, on tensors like its own."""
+    contended: str = ""
+    """How long threads waited for a core, where that is much: it holds all the same."""
 
     @property
     def gain(self) -> Gain:
@@ -129,12 +139,30 @@ _TRIALS: dict[str, TrialKind] = {kind: kind for kind in get_args(TrialKind)}
 HoldsIn: TypeAlias = ModeName | Literal["both"]
 
 
+Because: TypeAlias = Literal["mode", "figure", "contention"]
+
+
+class Withheld(Struct, frozen=True):
+    """A kind that is not concluded, and why."""
+
+    kind: Kind
+    because: Because
+    """The program's mode, a figure that is unknown, or waiting for a core."""
+    reason: str
+    """Safe."""
+    is_usual: bool = True
+    """False: of figures that are there only if requested, or of things the program does not
+    have."""
+
+
 class Check(Struct, frozen=True):
-    """One kind of finding, and the mode in which it holds."""
+    """One kind of finding, the mode in which it holds, and the quantities that it declares."""
 
     kind: Kind
     holds_in: HoldsIn
-    find: Callable[[Session], Finding | None]
+    rule: Rule
+    find: Callable[[Session], Finding | Unknown | None]
+    """Return the finding, None where it does not apply, or why that cannot be known."""
 
     def holds(self, session: Session) -> bool:
         """Return whether this kind holds in the program's mode."""
@@ -142,16 +170,61 @@ class Check(Struct, frozen=True):
 
     def __call__(self, session: Session) -> Finding | None:
         """Return the finding; None where there is none or the kind is withheld."""
-        return self.find(session) if self.holds(session) else None
+        found = self.answer(session)
+        return found if isinstance(found, Finding) else None
+
+    def answer(self, session: Session) -> Finding | Withheld | None:
+        """Return the finding, why it is withheld, or None where it does not apply."""
+        if self.holds(session):
+            return self.conclude(session)
+        found = mode(session)
+        return Withheld(self.kind, "mode", f"{found.name or 'mode unknown'}: {found.why}")
+
+    def conclude(self, session: Session) -> Finding | Withheld | None:
+        """Return the same in whichever mode the program runs."""
+        rule = self.rule
+        if missing := why_withheld(session, rule):
+            usual = missing.quantity.is_usual
+            return Withheld(self.kind, "figure", safe(missing.reason), usual)
+        clocks = {one.clock for one in rule.reads}
+        if "forward" in clocks and (why := why_contended(session, "forward")):
+            return Withheld(self.kind, "contention", why)
+        of_uses = filter(None, (why_contended(session, one.clock) for one in rule.uses))
+        contended = next(of_uses, "")
+        found = self._found(session)
+        if isinstance(found, Unknown):
+            if contended:
+                return Withheld(self.kind, "contention", contended)
+            return Withheld(self.kind, "figure", safe(found.reason))
+        of_step = why_contended(session, "step") if "step" in clocks else ""
+        if found is not None and of_step and self._found(least_parts(session)) is None:
+            return Withheld(self.kind, "contention", of_step)
+        contended = of_step or contended
+        return replace(found, contended=contended) if found is not None and contended else found
+
+    def _found(self, session: Session) -> Finding | Unknown | None:
+        """Return what follows from the declared quantities alone."""
+        return self.find(granted(session, self.rule, EVERY))
 
 
 def check(
-    kind: Kind, *, holds_in: HoldsIn
-) -> Callable[[Callable[[Session], Finding | None]], Check]:
-    """Define a kind of finding by the function that finds it."""
+    kind: Kind,
+    *,
+    holds_in: HoldsIn,
+    reads: tuple[Quantity, ...],
+    uses: tuple[Quantity, ...] = (),
+) -> Callable[[Callable[[Session], Finding | Unknown | None]], Check]:
+    """Define a kind of finding by the function that finds it.
 
-    def defined(find: Callable[[Session], Finding | None]) -> Check:
-        return Check(kind, holds_in, find)
+    Args:
+        kind: the kind.
+        holds_in: the mode in which it holds.
+        reads: quantities without any of which it is withheld.
+        uses: quantities without which it stays, or says itself why it cannot be concluded.
+    """
+
+    def defined(find: Callable[[Session], Finding | Unknown | None]) -> Check:
+        return Check(kind, holds_in, Rule(kind, reads, uses), find)
 
     return defined
 

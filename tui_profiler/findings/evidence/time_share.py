@@ -10,7 +10,6 @@ from tui_profiler.findings.evidence.affected_operators import call_seconds
 from tui_profiler.findings.evidence.finding import Evidence, Gain, Provenance
 from tui_profiler.messages import Ceilings, Unknown
 from tui_profiler.queries.cost.bound import (
-    WAITING_FROM,
     ceilings_of,
     floors,
     has_roofs,
@@ -21,12 +20,12 @@ from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
 from tui_profiler.session import Session, Tree
 
 NO_TIMES = Unknown("not measured yet, and the roofline is not calibrated")
-NO_CALL_TIME = Unknown("operator overhead was not calibrated well enough")
+NO_CALL_TIME = Unknown("minimum time of an operator: it was not calibrated well enough")
+NO_TIME = Unknown("time of a forward: it is not known")
 BUSY_GPU = Unknown(
     "the GPU does not wait for the host: it still has queued work when most forwards return"
 )
 NOT_ASKED = Unknown("it is not known whether the GPU waits for the host")
-WAITED = Unknown("forwards wait for a core: Python overhead cannot be separated from that wait")
 NO_COUNT = Unknown("the number of operators depends on the data")
 NO_WINDOW = Unknown("no operator window yet: Python overhead is not known")
 OWN_CODE = Unknown(
@@ -213,8 +212,7 @@ def host(session: Session, without: Iterable[int] = ()) -> Host | Unknown:
     """Return Python and operator overhead, from the last operator window and the calibration.
 
     The window's forward is slower than others: its shares are applied to a usual forward, less what
-    that waits for a core. From a quarter on nothing is known: the window waited too, between
-    operators and inside of them.
+    that waits for a core.
 
     Args:
         session: that it is of.
@@ -225,11 +223,11 @@ def host(session: Session, without: Iterable[int] = ()) -> Host | Unknown:
     if device is not None and not device.waits_for_host:
         return NOT_ASKED if device.waits_for_host is None else BUSY_GPU
     shares = windows.shares(0) if windows is not None else None
-    if tree is None or whole is None or shares is None or shares.seconds <= 0:
+    if tree is None or whole is None:
+        return NO_TIME
+    if shares is None or shares.seconds <= 0:
         return NO_WINDOW
     waiting = session.timings.waiting if session.timings is not None else 0.0
-    if waiting >= WAITING_FROM:
-        return WAITED
     call = call_seconds(session.ceilings)
     if call is None:
         return NO_CALL_TIME

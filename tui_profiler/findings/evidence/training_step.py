@@ -1,54 +1,60 @@
 """The training step that findings speak of, and shares of it."""
 
 from tui_profiler.figures.units import duration
-from tui_profiler.figures.units import share as share_text
 from tui_profiler.findings.evidence.finding import Evidence, Gain
 from tui_profiler.findings.evidence.time_share import share_of
 from tui_profiler.messages import TrainingStep, known
-from tui_profiler.queries.training.step import (
-    LEAST_SET,
-    LEAST_WAITING,
-    PartName,
-    why_not_representative,
-)
+from tui_profiler.queries.rules import Quantity, why_contended, why_unusable
+from tui_profiler.queries.training.step import PartName
+from tui_profiler.queries.training.step_quantities import RECORDED, STEP
 from tui_profiler.session import Session
 
 
 def recorded_step(session: Session) -> TrainingStep | None:
-    """Return the training step, None where its means are not good enough for advice."""
-    if session.training is None or why_no_advice(session):
-        return None
-    return session.training.step
+    """Return the training step, of a rule that reads it; None before the first."""
+    return session.training.step if session.training is not None else None
+
+
+def usable_step(session: Session) -> TrainingStep | None:
+    """Return the training step, of a rule that uses it; None where it is not good for advice."""
+    return None if why_no_step(session) else recorded_step(session)
+
+
+def why_no_step(session: Session) -> str:
+    """Return why the training step is not good for advice; empty where it is."""
+    return next(filter(None, (_why_not(session, one) for one in STEP)), "")
 
 
 def why_no_advice(session: Session) -> str:
-    """Return why the means of the training step are not good enough for advice, empty if they are.
+    """Return the same; empty also for a program that was not seen to train."""
+    return why_no_step(session) if session.training is not None else ""
 
-    They are not where fewer than ``LEAST_SET`` steps were recorded, where those are far from all of
-    the last ones, or where the thread waited for a core ``LEAST_WAITING`` of the step: every part
-    is longer then. Of a program that was not seen to train nothing is said.
-    """
-    if session.training is None:
-        return ""
-    step = session.training.step
-    seconds = known(step.seconds)
-    if not seconds or step.recorded < LEAST_SET:
-        return f"{step.recorded} of {LEAST_SET} steps recorded"
-    if why := why_not_representative(step):
-        return why
-    waiting = (known(step.thread.waiting) if step.thread is not None else None) or 0.0
-    share = share_of_step(step, waiting)
-    return f"waiting for a core {share_text(share)} of the step" if share >= LEAST_WAITING else ""
+
+def _why_not(session: Session, quantity: Quantity) -> str:
+    why = why_unusable(session, quantity)
+    is_named = why and quantity is not RECORDED and not why_contended(session, quantity.clock)
+    return f"{quantity.name}: {why}" if is_named else why
 
 
 def seconds_of(step: TrainingStep, *parts: PartName) -> float:
-    """Return the mean seconds of parts; those that were not seen add nothing."""
-    return sum(known(getattr(step.parts, name)) or 0.0 for name in parts)
+    """Return the mean seconds of the parts that are known: at least what they take together.
+
+    The time of the others lies in ``other``.
+    """
+    figures = (known(getattr(step.parts, name)) for name in parts)
+    return sum(seconds for seconds in figures if seconds is not None)
+
+
+def step_seconds(step: TrainingStep) -> float:
+    """Return the mean seconds of a step, of a rule that reads or uses them."""
+    seconds = known(step.seconds)
+    assert seconds is not None, "the rule is withheld then"
+    return seconds
 
 
 def share_of_step(step: TrainingStep, seconds: float) -> float:
     """Return the share that seconds are of the mean step, 0 to 1."""
-    return share_of(seconds, known(step.seconds) or 0.0)
+    return share_of(seconds, step_seconds(step))
 
 
 def of_step(step: TrainingStep, seconds: float, what: str) -> tuple[Evidence, ...]:
@@ -62,5 +68,5 @@ def of_step(step: TrainingStep, seconds: float, what: str) -> tuple[Evidence, ..
 
 def at_most(step: TrainingStep, seconds: float, words: str) -> Gain:
     """Return an upper bound of what is saved: these seconds of each step."""
-    formula = f"{duration(seconds)} of {duration(known(step.seconds) or 0.0)} per step {words}"
+    formula = f"{duration(seconds)} of {duration(step_seconds(step))} per step {words}"
     return Gain("time", share_of_step(step, seconds), formula, "derived", is_bound=True)

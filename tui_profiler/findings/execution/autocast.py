@@ -12,6 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from tui_profiler.figures.units import duration
+from tui_profiler.findings.evidence import quantities
 from tui_profiler.findings.evidence.affected_operators import (
     compute_roof,
     in_dtype,
@@ -22,10 +23,18 @@ from tui_profiler.findings.evidence.affected_operators import (
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
 from tui_profiler.findings.evidence.memory import peak_of
 from tui_profiler.findings.evidence.time_share import LEAST_SHARE, forward, share_of, slowest_first
-from tui_profiler.findings.evidence.training_step import of_step, recorded_step, share_of_step
+from tui_profiler.findings.evidence.training_step import (
+    of_step,
+    share_of_step,
+    step_seconds,
+    usable_step,
+    why_no_step,
+)
 from tui_profiler.messages import Cost, TrainingStep, Unknown, known
 from tui_profiler.queries.cost.bound import bytes_moved, own_dependence
+from tui_profiler.queries.cost.ceilings import usable_roofs
 from tui_profiler.queries.time.modes import is_training, runs_own_steps
+from tui_profiler.queries.training import step_quantities
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.training import StepColumns
 
@@ -52,32 +61,46 @@ class _Saved(Struct, frozen=True):
     """The work of some layers is an upper bound: it depends on the data."""
 
 
-@check("bf16-autocast", holds_in="both")
-def bf16_autocast(session: Session) -> Finding | None:
+@check(
+    "bf16-autocast",
+    holds_in="both",
+    reads=(quantities.TREE, quantities.COMPUTE_ROOF, quantities.MEMORY_ROOF),
+    uses=(*quantities.TIME_OF_NODES, quantities.PEAK, *step_quantities.STEP),
+)
+def bf16_autocast(session: Session) -> Finding | Unknown | None:
     """Find float32 matmuls that run faster in bfloat16 on this machine."""
     return _autocast(session, "bfloat16", "bf16-autocast")
 
 
-@check("fp16-autocast", holds_in="both")
-def fp16_autocast(session: Session) -> Finding | None:
+@check(
+    "fp16-autocast",
+    holds_in="both",
+    reads=(quantities.TREE, quantities.COMPUTE_ROOF, quantities.MEMORY_ROOF),
+    uses=(*quantities.TIME_OF_NODES, quantities.PEAK, *step_quantities.STEP),
+)
+def fp16_autocast(session: Session) -> Finding | Unknown | None:
     """Find float32 matmuls that run faster in float16 on this machine."""
     return _autocast(session, "float16", "fp16-autocast")
 
 
 def _autocast(
     session: Session, dtype: str, kind: Literal["bf16-autocast", "fp16-autocast"]
-) -> Finding | None:
+) -> Finding | Unknown | None:
     tree, ceilings = session.tree, session.ceilings
     wide, narrow = compute_roof(ceilings, _WIDE), compute_roof(ceilings, dtype)
     memory, whole = memory_roof(ceilings), forward(session)
-    if tree is None or not (wide and narrow and memory):
+    if tree is None or ceilings is None or not memory:
         return None
-    step = recorded_step(session)
+    if not wide or not narrow:
+        return Unknown(usable_roofs(ceilings).sentence(dtype if wide else _WIDE))
+    step = usable_step(session)
     if step is not None and session.training is not None and is_training(session):
         saved = _saved(session, tree, session.training, (wide, narrow, memory))
         return _of_step(session, step, saved, dtype, kind, narrow / wide)
-    if isinstance(whole, Unknown) or runs_own_steps(session):  # Its trial is of a step.
-        return None
+    if runs_own_steps(session):  # Its trial is of a step.
+        return Unknown(f"its trial is of a training step: {why_no_step(session)}")
+    if isinstance(whole, Unknown):
+        return whole
     saved = _saved(session, tree, None, (wide, narrow, memory))
     seconds = saved.before - saved.after - saved.casts
     share = share_of(seconds, whole.whole)
@@ -120,7 +143,7 @@ def _of_step(
     share = share_of_step(step, saved.before - saved.after - saved.casts)
     if not saved.nodes or share < LEAST_SHARE:
         return None
-    is_own, whole = runs_own_steps(session), duration(known(step.seconds) or 0.0)
+    is_own, whole = runs_own_steps(session), duration(step_seconds(step))
     formula = (
         f"of {duration(saved.seconds)} in these layers, of {whole} per step, the roofs explain"
         f" {duration(saved.before)} in f32 and {duration(saved.after)} in {dtype}; casts take"

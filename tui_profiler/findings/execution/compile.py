@@ -8,8 +8,10 @@ It skips functions that call ``nn.RNN``, ``LSTM`` or ``GRU`` (``torch._dynamo.co
 off): nothing is gained inside of these layers, nor in what their caller runs itself.
 """
 
+from msgspec import Struct
+
 from tui_profiler.figures.units import duration
-from tui_profiler.findings.evidence import time_share
+from tui_profiler.findings.evidence import quantities, time_share
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
 from tui_profiler.findings.evidence.graph import graph, operators
 from tui_profiler.findings.execution.synchronise import READS_A_VALUE
@@ -25,8 +27,13 @@ _RECURRENT = frozenset({"RNN", "LSTM", "GRU"})
 _POINTWISE: frozenset[OpType] = frozenset({"activation", "elementwise", "norm", "reduction"})
 
 
-@check("compile", holds_in="both")
-def compile_model(session: Session) -> Finding | None:
+@check(
+    "compile",
+    holds_in="both",
+    reads=(quantities.TREE,),
+    uses=(*quantities.TIME_OF_NODES, quantities.WINDOWS, quantities.REAL),
+)
+def compile_model(session: Session) -> Finding | Unknown | None:
     """Find Python overhead and fusible operators."""
     tree = session.tree
     if tree is None or not tree.has_forward or any(node.is_opaque for node in tree.nodes):
@@ -37,17 +44,9 @@ def compile_model(session: Session) -> Finding | None:
     fused = tuple(node for node in fusible(tree) if not _is_skipped(tree, node, recurrent))
     found = time_share.spent(session, fused)
     around = time_share.host(session, without=_callers(tree, recurrent))
-    if isinstance(found, Unknown):
-        found = time_share.TimeSpent(0.0, 0.0, False)
-    python = 0.0 if isinstance(around, Unknown) else around.python
-    whole = found.whole if isinstance(around, Unknown) else around.whole
-    # Minimum times are not times of a forward: Python overhead is not added to them.
-    total = found.seconds + python if found.is_measured or not found.whole else found.seconds
-    share = time_share.share_of(total, whole if found.is_measured else found.whole)
-    if share < APPLIES_ABOVE and whole:
-        return None
-    if not fused and not python:
-        return None
+    saved = _saved(found, around, has_fused=bool(fused))
+    if not isinstance(saved, _Saved):
+        return saved
     return Finding(
         kind="compile",
         title="compile the model",
@@ -57,22 +56,61 @@ def compile_model(session: Session) -> Finding | None:
         ),
         nodes=(0, *fused[:_MOST_NODES]),
         evidence=_evidence(tree, fused, len(recurrent), found, around),
-        gains=(_gain(share, found, around, whole),),
+        gains=(_gain(saved),),
     )
+
+
+class _Saved(Struct, frozen=True):
+    """Seconds of a forward that a compiler takes off it, those that are known."""
+
+    fused: float | None
+    """Of fusible operators; None where unknown."""
+    python: float | None
+    """None where unknown, and of minimum times: they are not times of a forward."""
+    whole: float
+    is_measured: bool
+
+    @property
+    def share(self) -> float:
+        """Of the forward."""
+        return time_share.share_of((self.fused or 0.0) + (self.python or 0.0), self.whole)
+
+
+def _saved(
+    found: time_share.TimeSpent | Unknown, around: time_share.Host | Unknown, *, has_fused: bool
+) -> _Saved | Unknown | None:
+    """Return what is saved; None where it is too little, or why that is not known.
+
+    It is at least what is known of it: that decides where it is enough.
+    """
+    unknown: Unknown | None = None
+    if isinstance(around, Unknown) and around is not time_share.BUSY_GPU:
+        unknown = around
+    if isinstance(found, Unknown):
+        if has_fused:
+            unknown = found
+        if isinstance(around, Unknown):
+            return unknown
+        saved = _Saved(None, around.python, around.whole, True)
+    elif found.is_measured and not isinstance(around, Unknown):
+        saved = _Saved(found.seconds, around.python, around.whole, True)
+    else:
+        saved = _Saved(found.seconds, None, found.whole, found.is_measured)
+    return saved if saved.share >= APPLIES_ABOVE else unknown
 
 
 def _evidence(
     tree: Tree,
     fused: tuple[int, ...],
     recurrent: int,
-    found: time_share.TimeSpent,
+    found: time_share.TimeSpent | Unknown,
     around: time_share.Host | Unknown,
 ) -> tuple[Evidence, ...]:
     python = around if isinstance(around, Unknown) else around.python
     breaks = len(operators(tree, READS_A_VALUE))
     return (
         Evidence("fusible operators", len(fused), "count", "derived"),
-        *(time_share.evidence(found) if found.whole else ()),
+        *((_fused_evidence(found),) if fused else ()),
         Evidence("Python overhead (time outside operators)", python, "s", "measured"),
         *((Evidence("values read by Python (graph breaks)", breaks, "count", "derived"),)[:breaks]),
         *((Evidence(_SKIPPED, recurrent, "count", "derived"),)[:recurrent]),
@@ -97,20 +135,24 @@ def _is_skipped(tree: Tree, node: int, recurrent: tuple[int, ...]) -> bool:
     )
 
 
-def _gain(
-    share: float, found: time_share.TimeSpent, around: time_share.Host | Unknown, whole: float
-) -> Gain:
-    if not whole:
-        return Gain("time", time_share.NO_TIMES, "the share of Python and of fusible operators")
-    parts = f"fusible operators take {found.seconds_text}"
-    if not isinstance(around, Unknown) and found.is_measured:
-        parts += f", Python {duration(around.python)}"
-    return Gain(
-        "time",
-        share,
-        f"{parts} of {found.whole_text or duration(whole)}; compiled, they take next to no time",
-        "estimated",
+def _fused_evidence(found: time_share.TimeSpent | Unknown) -> Evidence:
+    what = "their time per forward"
+    if isinstance(found, Unknown):
+        return Evidence(what, found, "s", "measured")
+    return time_share.evidence(found, what)[0]
+
+
+def _gain(saved: _Saved) -> Gain:
+    about = "" if saved.is_measured else "~"
+    parts = []
+    if saved.fused is not None:
+        parts.append(f"fusible operators take {about}{duration(saved.fused)}")
+    if saved.python is not None:
+        parts.append(f"Python {'' if parts else 'takes '}{duration(saved.python)}")
+    formula = (
+        f"{', '.join(parts)} of {about}{duration(saved.whole)}; compiled, they take next to no time"
     )
+    return Gain("time", saved.share, formula, "estimated")
 
 
 def fusible(tree: Tree) -> tuple[int, ...]:

@@ -5,6 +5,7 @@
 
 from collections import Counter
 
+from tui_profiler.findings.evidence import quantities
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check, counted
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.tree import compiled
@@ -14,7 +15,11 @@ MOST_LINES = 8
 NOT_TIMED = Unknown("the time between graphs is not measured")
 
 
-@check("graph-breaks", holds_in="both")
+@check(
+    "graph-breaks",
+    holds_in="both",
+    reads=(quantities.TREE, quantities.COMPILATIONS),
+)
 def graph_breaks(session: Session) -> Finding | None:
     """Find the lines of code at which Dynamo breaks a graph."""
     found = session.compilations
@@ -45,7 +50,11 @@ LEAST = 2
 ONCE = Unknown("each costs its time once; at the limit the function runs uncompiled")
 
 
-@check("recompiles", holds_in="both")
+@check(
+    "recompiles",
+    holds_in="both",
+    reads=(quantities.TREE, quantities.COMPILATIONS),
+)
 def recompiles(session: Session) -> Finding | None:
     """Find functions that were compiled again more than once."""
     found = session.compilations

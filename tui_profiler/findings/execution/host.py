@@ -1,13 +1,15 @@
 """``host-overhead``, ``input-idle``: the model waits for the host, within forwards or between."""
 
 from tui_profiler.figures.units import duration
+from tui_profiler.findings.evidence import quantities
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
 from tui_profiler.findings.evidence.memory import has_items
-from tui_profiler.findings.evidence.time_share import host, share_of
-from tui_profiler.messages import Unknown, known
+from tui_profiler.findings.evidence.time_share import BUSY_GPU, host, share_of
+from tui_profiler.messages import Unknown
 from tui_profiler.queries.cost.totals import counted_rate
 from tui_profiler.queries.time.modes import is_program, runs_backward
 from tui_profiler.queries.time.node_seconds import share as share_of_node
+from tui_profiler.queries.training import step_quantities
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.history import seen_as
 
@@ -15,11 +17,18 @@ HOST_SHARE = 0.25
 """Of a forward."""
 
 
-@check("host-overhead", holds_in="both")
-def host_overhead(session: Session) -> Finding | None:
+@check(
+    "host-overhead",
+    holds_in="both",
+    reads=(quantities.TREE, *quantities.PYTHON),
+    uses=(quantities.REAL, quantities.BATCH, step_quantities.RECORDED, step_quantities.ITEMS),
+)
+def host_overhead(session: Session) -> Finding | Unknown | None:
     """Find a host-bound forward."""
     tree, found = session.tree, host(session)
-    if tree is None or isinstance(found, Unknown) or found.share < HOST_SHARE:
+    if isinstance(found, Unknown):
+        return None if found is BUSY_GPU else found
+    if tree is None or found.share < HOST_SHARE:
         return None
     grows = has_items(session)
     formula = (
@@ -64,8 +73,13 @@ IDLE_SHARE = 0.1
 """Idle share of the time from the start of one forward to the next."""
 
 
-@check("input-idle", holds_in="inference")
-def input_idle(session: Session) -> Finding | None:
+@check(
+    "input-idle",
+    holds_in="inference",
+    reads=(quantities.TREE,),
+    uses=(quantities.TIMES, quantities.RATE, quantities.RANK_STEPS, quantities.SAMPLE),
+)
+def input_idle(session: Session) -> Finding | Unknown | None:
     """Find a program that leaves its model idle.
 
     Not where any model runs a backward pass: it runs between forwards.
@@ -73,8 +87,8 @@ def input_idle(session: Session) -> Finding | None:
     if session.tree is None or not len(session.tree) or runs_backward(session):
         return None
     step = _step(session)
-    if step is None:
-        return None
+    if step is None or isinstance(step, Unknown):
+        return step
     whole, busy = step
     idle = share_of(whole - busy, whole)
     if idle < IDLE_SHARE:
@@ -106,16 +120,26 @@ def input_idle(session: Session) -> Finding | None:
     )
 
 
-def _step(session: Session) -> tuple[float, float] | None:
-    """Return the seconds of a step, and of the model in it; None where they are not known."""
+def _step(session: Session) -> tuple[float, float] | Unknown | None:
+    """Return the seconds of a step, and of the model in it; None of a worker, which has no pauses.
+
+    Waiting for other ranks is not idle time of this program.
+    """
     steps, tick = session.steps, session.tick
     if steps is not None:
-        whole, host = known(steps.step), known(steps.host)
-        # Waiting for other ranks is not idle time of this program.
-        return (whole, whole - host) if whole and host is not None else None
-    per_second = known(counted_rate(session))
-    if tick is None or not is_program(session) or not per_second:
+        whole, host = steps.step, steps.host
+        if isinstance(whole, Unknown):
+            return whole
+        return host if isinstance(host, Unknown) else (whole, whole - host)
+    if not is_program(session):
         return None
+    if tick is None:
+        return Unknown(f"{quantities.TIMES.name}: {quantities.TIMES.missing(session)}")
+    if session.overhead is None:
+        return Unknown(f"{quantities.RATE.name}: {quantities.RATE.missing(session)}")
+    per_second = counted_rate(session)
+    if isinstance(per_second, Unknown) or not per_second:
+        return per_second if isinstance(per_second, Unknown) else None
     batch = (session.model.batch if session.model is not None else None) or 1
     return batch / per_second, tick.latency_p50
 

@@ -5,16 +5,18 @@ does not. Source: pytorch.org/docs/stable/notes/autograd.html#inference-mode.
 """
 
 from tui_profiler.figures.units import duration, size
+from tui_profiler.findings.evidence import quantities
 from tui_profiler.findings.evidence.affected_operators import call_seconds
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
 from tui_profiler.findings.evidence.memory import peak_of
 from tui_profiler.findings.evidence.time_share import (
     NO_CALL_TIME,
     NO_COUNT,
+    NO_TIME,
     operators_run,
     share_of,
 )
-from tui_profiler.messages import known
+from tui_profiler.messages import Unknown, known
 from tui_profiler.queries.time.modes import shown_settings
 from tui_profiler.queries.time.node_seconds import root_seconds
 from tui_profiler.session import Session, Tree
@@ -23,8 +25,13 @@ APPLIES_ABOVE = 0.05
 """Share of operator overhead in a forward."""
 
 
-@check("inference-mode", holds_in="inference")
-def inference_mode(session: Session) -> Finding | None:
+@check(
+    "inference-mode",
+    holds_in="inference",
+    reads=(quantities.TREE,),
+    uses=(quantities.TIMES, quantities.OPERATOR_ROOF, quantities.REAL, quantities.PEAK),
+)
+def inference_mode(session: Session) -> Finding | Unknown | None:
     """Find a model in eval mode that autograd records, or that has high operator overhead."""
     tree, model = session.tree, session.model
     if tree is None or not len(tree) or not tree.has_forward or model is None or model.training:
@@ -38,7 +45,9 @@ def inference_mode(session: Session) -> Finding | None:
     share = None
     if call is not None and calls is not None and whole:
         share = share_of(calls * call, whole)
-    if not is_recorded and (share is None or share < APPLIES_ABOVE):
+    if not is_recorded and share is None:
+        return NO_TIME if whole is None else NO_CALL_TIME if call is None else NO_COUNT
+    if not is_recorded and share is not None and share < APPLIES_ABOVE:
         return None
     if share is None or call is None or calls is None or whole is None:
         gain = Gain("time", NO_CALL_TIME, "operator overhead")

@@ -1,11 +1,12 @@
 """``larger-batch``: time of a forward that does not grow with the batch size."""
 
 from tui_profiler.figures.units import duration
+from tui_profiler.findings.evidence import quantities
 from tui_profiler.findings.evidence.affected_operators import compute_roof, memory_roof
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
 from tui_profiler.findings.evidence.memory import NO_PEAK, batch_of
-from tui_profiler.findings.evidence.time_share import host, share_of
-from tui_profiler.messages import Unknown, known
+from tui_profiler.findings.evidence.time_share import BUSY_GPU, host, share_of
+from tui_profiler.messages import Figure, Unknown, known
 from tui_profiler.queries.cost.bound import bytes_moved, node_dtype, own_dependence
 from tui_profiler.queries.cost.roofline import part_nodes
 from tui_profiler.session import Session, Tree
@@ -13,19 +14,34 @@ from tui_profiler.session.history import seen_as
 
 TIMES = (16, 8, 4, 2)
 """The trial's batch sizes; the prediction is for the largest that fits."""
+NO_FREE_BYTES = Unknown("it is not known how much memory is free")
 APPLIES_ABOVE = 0.05
 """Of the time per item."""
 
 
-@check("larger-batch", holds_in="inference")
-def larger_batch(session: Session) -> Finding | None:
+@check(
+    "larger-batch",
+    holds_in="inference",
+    reads=(quantities.TREE, quantities.BATCH, *quantities.PYTHON),
+    uses=(
+        quantities.REAL,
+        quantities.COMPUTE_ROOF,
+        quantities.MEMORY_ROOF,
+        quantities.PEAK,
+        quantities.SAMPLE,
+    ),
+)
+def larger_batch(session: Session) -> Finding | Unknown | None:
     """Find how much of a forward does not grow with the batch size."""
     tree, found = session.tree, host(session)
     batch = batch_of(session)
-    if tree is None or batch is None or isinstance(found, Unknown):
+    if isinstance(found, Unknown):
+        return None if found is BUSY_GPU else found
+    if tree is None or batch is None:
         return None
     weights = _reading_weights(session, tree)
-    fixed = min(found.python + found.calling + weights, found.whole)
+    # At least: without the memory roof, without what reading weights takes.
+    fixed = min(found.python + found.calling + (known(weights) or 0.0), found.whole)
     fits = _fitting(session, tree)
     if fits is None:
         return None
@@ -55,11 +71,11 @@ def larger_batch(session: Session) -> Finding | None:
     )
 
 
-def _reading_weights(session: Session, tree: Tree) -> float:
+def _reading_weights(session: Session, tree: Tree) -> Figure:
     """Return the seconds that reading weights adds to the minimum times of all leaves."""
     memory, total = memory_roof(session.ceilings), 0.0
     if not memory:
-        return 0.0
+        return Unknown("the memory roof is missing, or not good enough")
     for node in part_nodes(tree):
         if own_dependence(tree, node) is not None:
             continue  # Less work reads the weights as well, or does not.
@@ -76,13 +92,15 @@ def _fitting(session: Session, tree: Tree) -> tuple[int, Evidence] | None:
     done = tree.done
     activations = known(done.peak_memory.activations) if done is not None else None
     workspace = known(done.peak_memory.workspace) if done is not None else None
-    what = "additional memory"
-    if activations is None or tree.depends(0) == "about":
+    what, free = "additional memory", _free_bytes(session)
+    if activations is None or workspace is None or tree.depends(0) == "about":
         return TIMES[-1], Evidence(what, NO_PEAK, "B", "estimated")
-    each, free = activations + (workspace or 0.0), _free_bytes(session)
+    each = activations + workspace
+    if free is None:
+        return TIMES[-1], Evidence(what, NO_FREE_BYTES, "B", "estimated")
     for times in TIMES:
         more = (times - 1) * each
-        if free is None or more <= free:
+        if more <= free:
             return times, Evidence(what, more, "B", "estimated")
     return None
 

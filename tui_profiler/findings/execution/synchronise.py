@@ -3,7 +3,7 @@
 On a GPU each of them waits for all queued work; on any device it breaks the graph of a compiler.
 """
 
-from tui_profiler.findings.evidence import time_share
+from tui_profiler.findings.evidence import quantities, time_share
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check, counted
 from tui_profiler.findings.evidence.graph import operators
 from tui_profiler.messages import Node, Unknown
@@ -29,7 +29,12 @@ _MOST_LINES = 8
 _COPIES = frozenset({"aten::_to_copy", "aten::copy_", "aten::_pin_memory"})
 
 
-@check("synchronise", holds_in="both")
+@check(
+    "synchronise",
+    holds_in="both",
+    reads=(quantities.TREE,),
+    uses=quantities.TIME_OF_NODES,
+)
 def synchronise(session: Session) -> Finding | None:
     """Find operators that make Python wait for the device."""
     tree, model = session.tree, session.model

@@ -8,6 +8,7 @@ the compute- and bandwidth-bound time is its upper bound.
 from statistics import median
 
 from tui_profiler.figures.units import duration
+from tui_profiler.findings.evidence import quantities
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
 from tui_profiler.findings.evidence.time_share import LEAST_SHARE, share_of
 from tui_profiler.messages import Unknown, known
@@ -21,8 +22,18 @@ BUSY_BELOW = 0.6
 """Of the threads: where fewer cores are busy, some threads wait."""
 
 
-@check("threads", holds_in="inference")
-def threads(session: Session) -> Finding | None:
+@check(
+    "threads",
+    holds_in="inference",
+    reads=(quantities.TREE, quantities.MACHINE, quantities.TIMES),
+    uses=(
+        quantities.COMPUTE_ROOF,
+        quantities.MEMORY_ROOF,
+        quantities.OPERATOR_ROOF,
+        quantities.BUSY,
+    ),
+)
+def threads(session: Session) -> Finding | Unknown | None:
     """Find cores without a thread, threads without a core, or threads that wait."""
     environment, model = session.environment, session.model
     if environment is None or model is None or model.device != "cpu" or session.tree is None:
@@ -37,7 +48,8 @@ def threads(session: Session) -> Finding | None:
     is_contended = session.timings is not None and session.timings.waiting > 0
     waits = busy is not None and now > 1 and busy < BUSY_BELOW * now and not is_contended
     if now == cores and not waits:
-        return None
+        is_open = busy is None and now > 1 and not is_program(session) and not is_contended
+        return Unknown(f"busy cores: {quantities.BUSY.missing(session)}") if is_open else None
     gain = _gain(session, whole, busy)
     share = known(gain.share)
     if share is not None and share < LEAST_SHARE:

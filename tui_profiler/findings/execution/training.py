@@ -15,6 +15,7 @@ import re
 from math import prod
 
 from tui_profiler.figures.units import duration, size
+from tui_profiler.findings.evidence import quantities
 from tui_profiler.findings.evidence.affected_operators import memory_roof
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check, counted
 from tui_profiler.findings.evidence.memory import NO_PEAK
@@ -25,10 +26,13 @@ from tui_profiler.findings.evidence.training_step import (
     recorded_step,
     seconds_of,
     share_of_step,
+    step_seconds,
+    usable_step,
 )
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import (
     Checkpointing,
+    Figure,
     KeptGradients,
     ModelFacts,
     OptimizerSettings,
@@ -38,9 +42,9 @@ from tui_profiler.messages import (
     known,
 )
 from tui_profiler.queries.time.modes import runs_own_steps
-from tui_profiler.queries.training import step_costs, values
+from tui_profiler.queries.training import step_costs, step_quantities, values
 from tui_profiler.queries.training.source_lines import line_name, whole_line_name
-from tui_profiler.queries.training.step import LEAST_SET
+from tui_profiler.queries.training.step import LEAST_SET, PartName
 from tui_profiler.session import Session
 
 LOADER_SHARE = 0.1
@@ -50,7 +54,11 @@ WORKER_BATCH_SECONDS = 0.5e-3
 (``benchmarks/training/advice.py``)."""
 
 
-@check("loader-workers", holds_in="training")
+@check(
+    "loader-workers",
+    holds_in="training",
+    reads=(*step_quantities.STEP, step_quantities.LOADER, step_quantities.DATA),
+)
 def loader_workers(session: Session) -> Finding | None:
     """Find a loader that the program waits for, by how many processes load."""
     step = recorded_step(session)
@@ -98,7 +106,12 @@ FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 """Classes of ``torch.optim`` with ``fused`` on the CPU and on CUDA (documentation of torch 2.6)."""
 
 
-@check("optimizer-loop", holds_in="training")
+@check(
+    "optimizer-loop",
+    holds_in="training",
+    reads=(*step_quantities.STEP, step_quantities.SETTINGS, step_quantities.OPTIMIZER),
+    uses=(quantities.TREE,),
+)
 def optimizer_loop(session: Session) -> Finding | None:
     """Find an optimizer that could update with one kernel, and does not."""
     step = recorded_step(session)
@@ -146,17 +159,19 @@ def _parameters(session: Session) -> tuple[Evidence, ...]:
 
 LINE_SHARE = 0.1
 """Of a step, in the line."""
-LEAST_SAMPLES = 50
-"""Of the stack: a line with a tenth of the step then has a standard error below half of that."""
 _READS = re.compile(r"\.(item|cpu|tolist|numpy)\(|\bfloat\(|\bprint\(")
 """What reads a tensor's value, or may."""
 
 
-@check("slow-line", holds_in="training")
+@check(
+    "slow-line",
+    holds_in="training",
+    reads=(*step_quantities.STEP, step_quantities.LINES, step_quantities.OTHER),
+)
 def slow_line(session: Session) -> Finding | None:
     """Find the line in which most of the time outside of the known parts is spent."""
     step = recorded_step(session)
-    if step is None or not step.lines or step.samples < LEAST_SAMPLES:
+    if step is None or not step.lines:
         return None
     line, other = step.lines[0], seconds_of(step, "other")
     seconds = line.share * other
@@ -199,15 +214,19 @@ RECOMPUTE_SHARE = 0.1
 """Of a step, in modules that checkpointing runs again."""
 
 
-@check("recompute", holds_in="training")
+@check(
+    "recompute",
+    holds_in="training",
+    reads=(quantities.TREE, *step_quantities.STEP, step_quantities.RECOMPUTE),
+)
 def recompute(session: Session) -> Finding | None:
     """Find modules that are computed twice in each step."""
     step = recorded_step(session)
     tree, training = session.tree, session.training
     if step is None or tree is None or training is None or step.on_device:
         return None
-    seconds = known(step.recompute) or 0.0
-    if share_of_step(step, seconds) < RECOMPUTE_SHARE:
+    seconds = known(step.recompute)
+    if seconds is None or share_of_step(step, seconds) < RECOMPUTE_SHARE:
         return None
     again = {
         node: found.own_recomputed
@@ -231,9 +250,19 @@ def recompute(session: Session) -> Finding | None:
 
 UPDATE_SHARE = 0.25
 """Of a step, in clipping, optimizer and communication."""
+_UPDATE: dict[PartName, str] = {
+    "clip": "clipping",
+    "optimizer": "optimizer",
+    "communication": "communication",
+}
 
 
-@check("accumulate", holds_in="training")
+@check(
+    "accumulate",
+    holds_in="training",
+    reads=(*step_quantities.STEP, step_quantities.ITEMS, step_quantities.OPTIMIZER),
+    uses=(step_quantities.CLIP, step_quantities.COMMUNICATION),
+)
 def accumulate(session: Session) -> Finding | None:
     """Find steps of one backward pass whose update takes much of the time.
 
@@ -249,14 +278,14 @@ def accumulate(session: Session) -> Finding | None:
         or isinstance(step.items, Unknown)
     ):
         return None
-    seconds = seconds_of(step, "clip", "optimizer", "communication")
+    parts = tuple(part for part in _UPDATE if known(getattr(step.parts, part)) is not None)
+    seconds = seconds_of(step, *parts)
     share = share_of_step(step, seconds)
     if share < UPDATE_SHARE:
         return None
-    whole = known(step.seconds) or 0.0
     formula = (
-        f"half of {duration(seconds)} of {duration(whole)}, per item, with twice the items per"
-        " batch; forward and backward may gain too"
+        f"half of {duration(seconds)} of {duration(step_seconds(step))}, per item, with twice the"
+        " items per batch; forward and backward may gain too"
     )
     return Finding(
         kind="accumulate",
@@ -268,7 +297,7 @@ def accumulate(session: Session) -> Finding | None:
         ),
         nodes=(0,),
         evidence=(
-            *of_step(step, seconds, "clipping, optimizer and communication"),
+            *of_step(step, seconds, ", ".join(_UPDATE[part] for part in parts)),
             Evidence("backward passes per step", step.passes, "count", "measured"),
         ),
         gains=(Gain("time", share / 2, formula, "derived"),),
@@ -281,7 +310,12 @@ PEAK_SHARE = 0.1
 """Of the peak of a step, that it saves."""
 
 
-@check("checkpoint", holds_in="training")
+@check(
+    "checkpoint",
+    holds_in="training",
+    reads=(quantities.TREE, quantities.STEP_MEMORY),
+    uses=step_quantities.STEP,
+)
 def checkpoint(session: Session) -> Finding | None:
     """Find the modules whose checkpointing lowers the peak most."""
     found, whole = step_costs.best_checkpointing(session), known(step_costs.peak_bytes(session))
@@ -316,12 +350,12 @@ def checkpoint(session: Session) -> Finding | None:
 
 def _again(session: Session, best: Checkpointing) -> tuple[Evidence, ...]:
     """Return the time of their forward, which each step then has once more."""
-    step, training = recorded_step(session), session.training
+    step, training = usable_step(session), session.training
     if step is None or training is None:
         return ()
     times = [training.of(node) for node in best.nodes]
     seconds = sum(one.forward for one in times if one is not None)
-    whole = known(step.seconds) or 0.0
+    whole = step_seconds(step)
     what = f"one more forward of these modules per step of {duration(whole)}"
     return (Evidence(what, seconds, "s", "derived"),) if all(times) else ()
 
@@ -337,7 +371,11 @@ _WHY_NAN: dict[str, str] = {
 }
 
 
-@check("first-nan", holds_in="both")
+@check(
+    "first-nan",
+    holds_in="both",
+    reads=(quantities.TREE, quantities.VALUES),
+)
 def first_nan(session: Session) -> Finding | None:
     """Find the module and the step in which a NaN was seen first."""
     found = values.first_nan(session)
@@ -365,15 +403,22 @@ _COPIES = re.compile(r"\.(to|cuda)\(")
 _BITS = re.compile(r"\d+")
 
 
-@check("pin-memory", holds_in="training")
-def pin_memory(session: Session) -> Finding | None:
+@check(
+    "pin-memory",
+    holds_in="training",
+    reads=(*step_quantities.STEP, step_quantities.LOADER),
+    uses=(step_quantities.TRANSFER, step_quantities.OTHER, step_quantities.LINES),
+)
+def pin_memory(session: Session) -> Finding | Unknown | None:
     """Find a loader without pinned memory, whose batches are copied to a GPU."""
     step, model = recorded_step(session), session.model
     if step is None or step.loader is None or step.loader.pin_memory or model is None:
         return None
-    seconds = _copying(step)
-    if not model.device.startswith("cuda") or share_of_step(step, seconds) < COPY_SHARE:
+    if not model.device.startswith("cuda"):
         return None
+    seconds = _copying(step)
+    if isinstance(seconds, Unknown) or share_of_step(step, seconds) < COPY_SHARE:
+        return seconds if isinstance(seconds, Unknown) else None
     return Finding(
         kind="pin-memory",
         title="pin the batches: DataLoader(…, pin_memory=True), .to(…, non_blocking=True)",
@@ -399,13 +444,17 @@ def pin_memory(session: Session) -> Finding | None:
     )
 
 
-def _copying(step: TrainingStep) -> float:
+def _copying(step: TrainingStep) -> Figure:
     """Return the seconds of a step in which the thread copies."""
-    seen = known(step.parts.transfer)
-    if seen is not None:
+    seen, other = step.parts.transfer, step.parts.other
+    if not isinstance(seen, Unknown):
         return seen
-    share = sum(line.share for line in step.lines if _COPIES.search(line.text))
-    return share * seconds_of(step, "other")
+    if isinstance(other, Unknown):
+        return Unknown(f"{step_quantities.OTHER.name}: {other.reason}")
+    if not step.lines:
+        both = f"{step_quantities.TRANSFER.name}, {step_quantities.LINES.name}"
+        return Unknown(f"{both}: {seen.reason}")
+    return other * sum(line.share for line in step.lines if _COPIES.search(line.text))
 
 
 def _bytes_of_inputs(model: ModelFacts) -> float:
@@ -424,7 +473,17 @@ _MOVED = 4
 _SETS_TO_ZERO = re.compile(r"\bzero_grad\(|\.zero_\(")
 
 
-@check("zero-grad", holds_in="training")
+@check(
+    "zero-grad",
+    holds_in="training",
+    reads=(*step_quantities.STEP, step_quantities.KEPT),
+    uses=(
+        quantities.MEMORY_ROOF,
+        quantities.STEP_MEMORY,
+        step_quantities.OTHER,
+        step_quantities.LINES,
+    ),
+)
 def zero_grad(session: Session) -> Finding | None:
     """Find gradients that are the same tensors, set to zero, when the next backward begins."""
     step = recorded_step(session)
@@ -455,7 +514,7 @@ def zero_grad(session: Session) -> Finding | None:
             Evidence("in which one was read: all zero", float(seen.read), "count", "measured"),
             Evidence("gradients", float(seen.bytes), "B", "derived"),
             *_zeroing_lines(step),
-            *of_step(step, seconds_of(step, "other"), "outside the named parts"),
+            *_rest(step),
         ),
         gains=(time, _zeroing_memory(session, seen)),
         why_no_trial="zero_grad is called by the program, which a trial does not run",
@@ -469,7 +528,7 @@ def _zeroing_time(session: Session, step: TrainingStep, seen: KeptGradients) -> 
     if bandwidth is None:
         return Gain("time", Unknown("the memory roof is missing, or not good enough"), formula)
     seconds = _MOVED * seen.bytes / bandwidth
-    whole = duration(known(step.seconds) or 0.0)
+    whole = duration(step_seconds(step))
     formula = f"{formula}: {duration(seconds)} of {whole} per step"
     return Gain("time", share_of_step(step, seconds), formula, "estimated")
 
@@ -482,10 +541,18 @@ def _zeroing_memory(session: Session, seen: KeptGradients) -> Gain:
     return Gain("memory", share_of(seen.bytes, whole), formula, "derived", is_bound=True)
 
 
+def _rest(step: TrainingStep) -> tuple[Evidence, ...]:
+    other, what = step.parts.other, "outside the named parts"
+    if isinstance(other, Unknown):
+        return (Evidence(what, other, "s", "measured"),)
+    return of_step(step, other, what)
+
+
 def _zeroing_lines(step: TrainingStep) -> tuple[Evidence, ...]:
     """Return the time of the lines that say so, by samples of the stack."""
     share = sum(line.share for line in step.lines if _SETS_TO_ZERO.search(line.text))
-    if not share:
+    other = known(step.parts.other)
+    if not share or other is None:
         return ()
-    seconds = share * seconds_of(step, "other")
-    return (Evidence("in lines that set them to zero, by samples", seconds, "s", "measured"),)
+    what = "in lines that set them to zero, by samples"
+    return (Evidence(what, share * other, "s", "measured"),)

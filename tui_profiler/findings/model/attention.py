@@ -9,7 +9,7 @@
 """
 
 from tui_profiler.figures.units import size
-from tui_profiler.findings.evidence import time_share
+from tui_profiler.findings.evidence import quantities, time_share
 from tui_profiler.findings.evidence.attention import unfused
 from tui_profiler.findings.evidence.finding import Evidence, Finding, check, counted
 from tui_profiler.findings.evidence.graph import graph, operators
@@ -19,7 +19,12 @@ from tui_profiler.queries.cost.breakdown import op_type
 from tui_profiler.session import Session, Tree
 
 
-@check("sdpa", holds_in="both")
+@check(
+    "sdpa",
+    holds_in="both",
+    reads=(quantities.TREE,),
+    uses=(*quantities.TIME_OF_NODES, quantities.PEAK),
+)
 def sdpa(session: Session) -> Finding | None:
     """Find a softmax between two batched matmuls."""
     tree = session.tree
@@ -67,7 +72,12 @@ _CACHE_AXES = 4
 _TOKENS = 2
 
 
-@check("static-kv-cache", holds_in="inference")
+@check(
+    "static-kv-cache",
+    holds_in="inference",
+    reads=(quantities.TREE,),
+    uses=(*quantities.TIME_OF_NODES, quantities.PEAK),
+)
 def static_kv_cache(session: Session) -> Finding | None:
     """Find concatenations of a tensor from an earlier forward with a new one, for attention.
 

@@ -5,7 +5,7 @@ Where a layer is compute-bound, its whole time is the upper bound.
 """
 
 from tui_profiler.figures.units import duration, size
-from tui_profiler.findings.evidence import time_share
+from tui_profiler.findings.evidence import quantities, time_share
 from tui_profiler.findings.evidence.affected_operators import (
     compute_roof,
     matrix_parts,
@@ -23,7 +23,12 @@ _KEPT = 0.25
 """Of the bytes of weights: 8 bits of 32."""
 
 
-@check("int8-dynamic", holds_in="inference")
+@check(
+    "int8-dynamic",
+    holds_in="inference",
+    reads=(quantities.TREE,),
+    uses=(*quantities.TIME_OF_NODES, quantities.PEAK),
+)
 def int8_dynamic(session: Session) -> Finding | None:
     """Find linear and recurrent layers in float32 on a CPU."""
     tree = session.tree

@@ -4,7 +4,7 @@ Batch norms in eval mode can be folded into the convolution before them. Source:
 1712.05877, section 3.2; ``torch.nn.utils.fusion.fuse_conv_bn_eval``.
 """
 
-from tui_profiler.findings.evidence import time_share
+from tui_profiler.findings.evidence import quantities, time_share
 from tui_profiler.findings.evidence.finding import Evidence, Finding, check, counted
 from tui_profiler.findings.evidence.graph import (
     BATCH_NORMS,
@@ -13,10 +13,17 @@ from tui_profiler.findings.evidence.graph import (
     is_evaluating_norm,
     operators,
 )
+from tui_profiler.messages import Unknown
+from tui_profiler.queries.time.node_seconds import root_seconds
 from tui_profiler.session import Session, Tree
 
 
-@check("fold-conv-bn", holds_in="inference")
+@check(
+    "fold-conv-bn",
+    holds_in="inference",
+    reads=(quantities.TREE,),
+    uses=quantities.TIME_OF_NODES,
+)
 def fold_conv_bn(session: Session) -> Finding | None:
     """Find batch norms that are the only consumer of a convolution.
 
@@ -70,8 +77,13 @@ def _foldable(tree: Tree) -> tuple[int, ...]:
 _TYPES = ("Dropout", "DropPath", "StochasticDepth", "FeatureAlphaDropout", "AlphaDropout")
 
 
-@check("remove-dropout-identity", holds_in="inference")
-def remove_dropout_identity(session: Session) -> Finding | None:
+@check(
+    "remove-dropout-identity",
+    holds_in="inference",
+    reads=(quantities.TREE,),
+    uses=quantities.TIME_OF_NODES,
+)
+def remove_dropout_identity(session: Session) -> Finding | Unknown | None:
     """Find Dropout and Identity modules that run no operator."""
     tree = session.tree
     if tree is None:
@@ -85,6 +97,8 @@ def remove_dropout_identity(session: Session) -> Finding | None:
         and tree.costs[index].ops == 0
     )
     # By the roofs they take no time: only the module clock measures the cost of the calls.
+    if nodes and root_seconds(session) is None:
+        return time_share.NO_TIME
     found = time_share.spent(session, nodes)
     if not nodes or time_share.is_negligible(found):
         return None

@@ -12,7 +12,7 @@
 """
 
 from tui_profiler.figures.units import duration
-from tui_profiler.findings.evidence import time_share
+from tui_profiler.findings.evidence import quantities, time_share
 from tui_profiler.findings.evidence.affected_operators import (
     CONVOLUTION,
     compute_roof,
@@ -31,7 +31,12 @@ BYTES = 16
 _VALUE_BYTES = {"float16": 2, "bfloat16": 2}
 
 
-@check("alignment", holds_in="both")
+@check(
+    "alignment",
+    holds_in="both",
+    reads=(quantities.TREE,),
+    uses=quantities.TIME_OF_NODES,
+)
 def alignment(session: Session) -> Finding | None:
     """Find linear layers and convolutions in 16 bits with unaligned sizes, on a GPU.
 
@@ -93,14 +98,19 @@ def _odd_size(tree: Tree, index: int) -> int:
 _IMAGE_AXES = 4
 
 
-@check("channels-last", holds_in="both")
-def channels_last(session: Session) -> Finding | None:
+@check(
+    "channels-last",
+    holds_in="both",
+    reads=(quantities.TREE, quantities.MEMORY_ROOF),
+    uses=quantities.TIME_OF_NODES,
+)
+def channels_last(session: Session) -> Finding | Unknown | None:
     """Find convolutions on images in NCHW layout."""
     tree, whole = session.tree, time_share.forward(session)
     memory = memory_roof(session.ceilings)
-    if tree is None or isinstance(whole, Unknown) or not memory:
+    if tree is None or not memory:
         return None
-    nodes, copied, saved = [], 0.0, 0.0
+    nodes, copied, saved, is_bound = [], 0.0, 0.0, False
     for part in matrix_parts(session, tree, CONVOLUTION):
         found = [node for node in part.operators if _is_contiguous_image(tree, node)]
         if not found:
@@ -112,13 +122,16 @@ def channels_last(session: Session) -> Finding | None:
             roof_seconds(cost.flops, bytes_moved(cost), compute, memory) if compute else 0.0
             for cost in costs
         )
+        is_bound = is_bound or compute is None
         # No layout can lift a convolution above its roof.
         most = max(part.seconds - least, 0.0) if part.seconds is not None else float("inf")
         nodes.append(part.node)
         copied += bytes_copied
         saved += min(bytes_copied / memory, most)
+    if not nodes or isinstance(whole, Unknown):
+        return whole if nodes and isinstance(whole, Unknown) else None
     share = time_share.share_of(saved, whole.whole)
-    if not nodes or share < time_share.LEAST_SHARE:
+    if share < time_share.LEAST_SHARE:
         return None
     formula = (
         f"these conversions take {duration(saved)} of {whole.whole_text} at the measured"
@@ -138,7 +151,7 @@ def channels_last(session: Session) -> Finding | None:
             Evidence("layout conversions, both ways", copied, "B", "estimated"),
             Evidence("copy bandwidth", memory, "B/s", "measured"),
         ),
-        gains=(Gain("time", share, formula, "estimated"),),
+        gains=(Gain("time", share, formula, "estimated", is_bound),),
     )
 
 
@@ -159,7 +172,12 @@ _VIEWS = frozenset({"aten::view", "aten::_unsafe_view", "aten::reshape"})
 _MOST_VIEWS = 4
 
 
-@check("fuse-activation", holds_in="both")
+@check(
+    "fuse-activation",
+    holds_in="both",
+    reads=(quantities.TREE,),
+    uses=quantities.TIME_OF_NODES,
+)
 def fuse_activation(session: Session) -> Finding | None:
     """Find activations that are the only consumer of a linear layer or a convolution.
 
@@ -228,7 +246,12 @@ _LEAST_VALUES = 1024
 """Of a tensor: scalars in float64 come from Python, and cost nothing."""
 
 
-@check("upcast", holds_in="both")
+@check(
+    "upcast",
+    holds_in="both",
+    reads=(quantities.TREE,),
+    uses=quantities.TIME_OF_NODES,
+)
 def upcast(session: Session) -> Finding | None:
     """Find casts to a wider dtype, and operators in a wider dtype than the weights.
 

@@ -1,6 +1,7 @@
 """``peak-activations``: activations and workspace are most of the peak, not the weights."""
 
 from tui_profiler.figures.units import size
+from tui_profiler.findings.evidence import quantities
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
 from tui_profiler.findings.evidence.memory import batch_of, memory_gain, peak_of
 from tui_profiler.findings.evidence.time_share import share_of
@@ -12,15 +13,22 @@ APPLIES_ABOVE = 0.5
 _MOST_TENSORS = 5
 
 
-@check("peak-activations", holds_in="inference")
+@check(
+    "peak-activations",
+    holds_in="inference",
+    reads=(quantities.TREE, quantities.PEAK),
+    uses=(quantities.BATCH,),
+)
 def peak_activations(session: Session) -> Finding | None:
     """Find a peak of which activations and workspace are more than half."""
     tree = session.tree
     whole = peak_of(tree) if tree is not None else None
-    if tree is None or tree.done is None or not whole or tree.depends(0) == "about":
+    if tree is None or tree.done is None or not whole:
         return None
     peak = tree.done.peak_memory
-    activations, workspace = known(peak.activations) or 0.0, known(peak.workspace) or 0.0
+    activations, workspace = known(peak.activations), known(peak.workspace)
+    if activations is None or workspace is None:
+        return None
     if share_of(activations + workspace, whole) < APPLIES_ABOVE:
         return None
     live = [(node, held) for node, held in peak.alive[:_MOST_TENSORS] if 0 <= node < len(tree)]

@@ -6,6 +6,7 @@ narrowest one with an SQNR of at least 30 dB, by its values.
 """
 
 from tui_profiler.figures.units import duration, size
+from tui_profiler.findings.evidence import quantities
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check, counted
 from tui_profiler.findings.evidence.memory import memory_gain, owners, trained_values
 from tui_profiler.findings.evidence.time_share import LEAST_SHARE, share_of, spent
@@ -13,7 +14,12 @@ from tui_profiler.messages import TensorStatistics, Unknown, known
 from tui_profiler.session import Session, Tree
 
 
-@check("unused-parameters", holds_in="both")
+@check(
+    "unused-parameters",
+    holds_in="both",
+    reads=(quantities.TREE,),
+    uses=(quantities.PEAK,),
+)
 def unused_parameters(session: Session) -> Finding | None:
     """Find modules with parameters of a shape that no operator around them reads.
 
@@ -76,7 +82,12 @@ LOSS = 0.05
 """Accepted relative error of a tensor's weights, by their norm."""
 
 
-@check("pruning", holds_in="inference")
+@check(
+    "pruning",
+    holds_in="inference",
+    reads=(quantities.TREE, quantities.STATISTICS),
+    uses=quantities.TIME_OF_NODES,
+)
 def pruning(session: Session) -> Finding | None:
     """Find layers with prunable channels, by the values of their weights."""
     tree, every = session.tree, trained_values(session)
@@ -146,7 +157,12 @@ def _time(session: Session, tree: Tree, found: tuple[TensorStatistics, ...]) -> 
     return Gain("time", share_of(total, whole), said, "estimated")
 
 
-@check("quantise-weights", holds_in="inference")
+@check(
+    "quantise-weights",
+    holds_in="inference",
+    reads=(quantities.TREE, quantities.STATISTICS),
+    uses=(quantities.PEAK,),
+)
 def quantise_weights(session: Session) -> Finding | None:
     """Find parameters that can be stored in fewer bits, by their values."""
     tree, every = session.tree, trained_values(session)

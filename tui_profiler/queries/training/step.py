@@ -1,12 +1,7 @@
-"""A training step by part: shares of its time, the verdict, and each node's share.
+"""A training step by part: shares of its time, and each node's share.
 
-1. All figures are means over one set of recorded steps; the parts that are known add up to the
-   step. A part that was not seen is unknown, and its time lies in ``other``.
-2. The verdict names the group of parts with the largest share, and its figure. It is not given
-   where the set is too small, or where the first two groups are closer than ``LEAST_LEAD``.
-3. On a GPU the parts are those of the thread that trains: a line that reads a value waits there
-   for all that is queued. So the model's share is that of its forward and backward on the GPU, and
-   from ``MOST_OF_STEP`` on the verdict, wherever the thread waits for it.
+All figures are means over one set of recorded steps; the parts that are known add up to the step. A
+part that was not seen is unknown, and its time lies in ``other``.
 """
 
 from collections.abc import Iterator
@@ -30,24 +25,10 @@ PARTS: tuple[PartName, ...] = (
     *("clip", "optimizer", "communication", "other"),
 )
 """In the order of a step."""
-Verdict: TypeAlias = Literal[
-    "waiting", "input-bound", "communication-bound", "optimizer-bound", "host-bound", "model-bound"
-]
-GROUPS: dict[Verdict, tuple[PartName, ...]] = {
-    "input-bound": ("data", "transfer"),
-    "communication-bound": ("communication",),
-    "optimizer-bound": ("clip", "optimizer"),
-    "host-bound": ("other",),
-    "model-bound": ("forward", "backward"),
-}
 NO_STEP = "no training step was measured"
 NOT_CALLED = "not called in the recorded steps"
 LEAST_SET = 8
 """Recorded steps that a verdict needs."""
-LEAST_LEAD = 0.05
-"""Of the step, that the largest group has more than the next one."""
-MOST_OF_STEP = 0.5
-"""Of the step."""
 LEAST_LONGER = 0.02
 """Of the time, for steps that took far longer to be told of."""
 MOST_APART = 0.1
@@ -55,9 +36,6 @@ MOST_APART = 0.1
 TOO_FAR_APART = 0.5
 """The same, from which on nothing is concluded. Recording itself makes steps of 1 ms a third
 longer."""
-LEAST_WAITING = 0.25
-"""Of the step, from which on waiting for a core is the verdict, as it is a node's class
-(``queries/cost/bound.py``)."""
 
 
 class Part(NamedTuple):
@@ -70,15 +48,6 @@ class Part(NamedTuple):
     """Of the step, 0 to 1."""
     why: str
     """Why it is not known; else empty."""
-
-
-class StepVerdict(NamedTuple):
-    """What limits a step, with the figure that says so."""
-
-    verdict: Verdict
-    share: float
-    """Of the step, 0 to 1."""
-    words: str
 
 
 class Rate(NamedTuple):
@@ -219,70 +188,6 @@ def parts_words(session: Session) -> str:
             where = outside_words(step)
         said[-1] += f" ({where})" if where else ""
     return " · ".join(said)
-
-
-def step_verdict(session: Session) -> StepVerdict | str:
-    """Return what limits a step, or why that cannot be said."""
-    parts = step_parts(session)
-    if session.training is None or not parts:
-        return "no step was recorded"
-    step = session.training.step
-    if step.recorded < LEAST_SET:
-        return f"{step.recorded} of {LEAST_SET} steps recorded"
-    if why := why_not_representative(step):
-        return f"no verdict: {why}"
-    waiting = known(step.thread.waiting) if step.thread is not None else None
-    seconds = known(step.seconds)
-    if waiting and seconds and waiting / seconds >= LEAST_WAITING:
-        share = waiting / seconds
-        return StepVerdict("waiting", share, f"waiting for a core {share_text(share)} of the step")
-    shares = {part.name: part.share or 0.0 for part in parts}
-    if step.on_device:
-        on_gpu = gpu_share(session)
-        if isinstance(on_gpu, Unknown):
-            return f"no verdict: {on_gpu.reason}"
-        if on_gpu >= MOST_OF_STEP:
-            words = f"forward and backward take {share_text(on_gpu)} of the step on the GPU"
-            return StepVerdict("model-bound", on_gpu, f"model-bound: {words}")
-        shares |= {"forward": on_gpu, "backward": 0.0}
-    groups = sorted(
-        ((sum(shares[name] for name in names), verdict) for verdict, names in GROUPS.items()),
-        reverse=True,
-    )
-    (share, verdict), (next_share, next_verdict) = groups[:2]
-    if share - next_share < LEAST_LEAD:
-        both = f"{_group_words(verdict, share)} and {_group_words(next_verdict, next_share)}"
-        return f"no verdict: {both}"
-    if step.on_device and verdict == "host-bound":
-        # Where a line reads a value, the thread waits for all that is queued, the update too.
-        said = _group_words(verdict, share)
-        return f"no verdict: {said} of the step, in which the thread may wait for the GPU"
-    return StepVerdict(verdict, share, f"{verdict}: {_group_words(verdict, share)} of the step")
-
-
-def gpu_share(session: Session) -> Figure:
-    """Return the share of a step in which the GPU runs forward and backward of the model."""
-    training = session.training
-    seconds = None if training is None else known(training.step.seconds)
-    root = None if training is None else training.of(0)
-    if training is None or not seconds or root is None:
-        return Unknown("the GPU's time in forward and backward is not known")
-    if training.step.why_no_backward:
-        return Unknown(f"no backward on the GPU: {training.step.why_no_backward}")
-    return min((root.forward + root.backward + root.recomputed) / seconds, 1.0)
-
-
-_GROUP_WORDS: dict[Verdict, str] = {
-    "input-bound": "data and transfer",
-    "communication-bound": "communication",
-    "optimizer-bound": "clipping and optimizer",
-    "host-bound": "code outside of the model",
-    "model-bound": "forward and backward",
-}
-
-
-def _group_words(verdict: Verdict, share: float) -> str:
-    return f"{_GROUP_WORDS[verdict]} {share_text(share)}"
 
 
 class NodeShare(NamedTuple):

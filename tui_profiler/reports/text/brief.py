@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tui_profiler.figures import units
-from tui_profiler.findings import checks_words, findings, withheld_words
+from tui_profiler.findings import conclusions
 from tui_profiler.findings.evidence.finding import gain_text
 from tui_profiler.findings.trial_verdict import GROUP_WORDS, Advice, grouped
 from tui_profiler.formatting.text import middle, safe, width
@@ -148,15 +148,16 @@ def _measured(session: Session) -> list[str]:
 
 
 def _findings(session: Session, tree: Tree) -> list[str]:
-    every = [one for group in grouped(session, findings(session)).values() for one in group]
+    concluded = conclusions(session)
+    every = [one for group in grouped(session, concluded.findings).values() for one in group]
     if not every:
-        held = withheld_words(session)
-        said = f"no findings: {checks_words(session)} ran, none applies{'; ' * bool(held)}{held}"
+        said = "; ".join((f"no findings: {concluded.checks} ran, none applies", *concluded.words))
         return ["", _cut(said, _LINE_BYTES)]
     left_out = len(every) - _MOST_FINDINGS
     lines = ["", "findings by gain (~ estimated, ≤ upper bound):"]
     lines += [f"- {_finding(tree, one)}" for one in every[:_MOST_FINDINGS]]
-    return lines + [f"and {units.thousands(left_out)} more"] * (left_out > 0)
+    lines += [f"and {units.thousands(left_out)} more"] * (left_out > 0)
+    return lines + [_cut(words, _LINE_BYTES) for words in concluded.words[:1]]
 
 
 def _finding(tree: Tree, advised: Advice) -> str:

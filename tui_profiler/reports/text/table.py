@@ -8,7 +8,7 @@
 from collections.abc import Iterable, Iterator
 
 from tui_profiler.figures.units import thousands
-from tui_profiler.findings import checks_words, findings, withheld_words
+from tui_profiler.findings import conclusions
 from tui_profiler.findings.evidence.finding import gain_text
 from tui_profiler.findings.trial_verdict import Advice, grouped
 from tui_profiler.formatting.text import fit, middle, safe, width, wrap
@@ -102,11 +102,11 @@ def _cells(columns: list[Column], row: tuple[str, ...]) -> str:
 
 def findings_lines(session: Session, columns: int) -> tuple[str, ...]:
     """Return the section, with a blank line before it; ``columns`` cells is the widest line."""
-    found = findings(session)
-    held = withheld_words(session)
-    left = [f"  {part}" for part in wrap(held, columns - 2)] if held else []
+    concluded = conclusions(session)
+    found = concluded.findings
+    left = [f"  {part}" for words in concluded.words for part in wrap(words, columns - 2)]
     if not found:
-        said = f"no findings: {checks_words(session)} ran, none applies"
+        said = f"no findings: {concluded.checks} ran, none applies"
         return "", heading("findings", ""), f"  {said}", *left
     lines = ["", heading("findings", findings_text.PROVENANCE)]
     for group, members in grouped(session, found).items():

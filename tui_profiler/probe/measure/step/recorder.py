@@ -46,6 +46,10 @@ LEAST_READ_ALWAYS_SECONDS = 20e-3
 """Of a step, for it to be read in every step: 25 us of a transformer's."""
 
 
+READ_AGAIN_SECONDS = 0.1
+"""Between two of the shorter recorded steps in which it is read: two readings of 25 us."""
+
+
 class Pass(NamedTuple):
     """An outermost backward pass."""
 
@@ -174,6 +178,10 @@ class StepRecorder:
         """In this step, and in the one before."""
         self._ended_at = 0.0
         self._reads_usage = False
+        self._reads_next = False
+        """Whether usage is read at the end of a short step that has just begun."""
+        self._read_next_at = -inf
+        """When the last such step began."""
         self._is_recorded = False
         self._first = FIRST_STEPS
         self._is_open = False
@@ -329,9 +337,14 @@ class StepRecorder:
         values = self._drop_values()
         is_waiting = self.is_driving and window is not None and window.is_waiting
         self._is_recorded = self.is_driving and self._is_wanted(is_waiting=is_waiting)
-        self._reads_usage = seconds >= LEAST_READ_ALWAYS_SECONDS or (
-            seconds >= LEAST_READ_SECONDS and (was_recorded or self._is_recorded)
+        self._reads_usage = (
+            self._reads_next
+            or seconds >= LEAST_READ_ALWAYS_SECONDS
+            or (seconds >= LEAST_READ_SECONDS and (was_recorded or self._is_recorded))
         )
+        self._reads_next = self._is_recorded and at - self._read_next_at >= READ_AGAIN_SECONDS
+        if self._reads_next:
+            self._reads_usage, self._read_next_at = True, at
         usage = self._clock.read_usage() if self._reads_usage else None
         self.ends.append(End(at, self.thread, was_recorded, usage, mark, values=values))
         if self.is_driving:

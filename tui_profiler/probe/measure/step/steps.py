@@ -100,9 +100,6 @@ LEAST_UNTRACED = 3
 LEAST_WITHOUT_OTHERS = 8
 """Recorded steps in a row without a call of another model, after which samples of steps that are
 not recorded are told again: a model that is called in every second step is missed in one of 256."""
-LEAST_USAGE = 0.5
-"""Share of the recorded steps whose use of the thread must be known: it is not where an evaluation
-lies before one."""
 FAR_OUT = 3.0
 LEAST_FACTOR = 1.5
 """As of forwards (``clock/aggregate.py``)."""
@@ -1246,6 +1243,7 @@ class TrainingSteps:
             recomputed=recomputed[0].tobytes(),
             own_recomputed=recomputed[1].tobytes(),
             thread=self._thread(),
+            thread_steps=round(self._set.steps * mean("usage known")),
             on_device=self._clock.device is not None,
             recorded_so_far=self._recorded_so_far,
             seconds_so_far=tuple(self._so_far),
@@ -1267,14 +1265,14 @@ class TrainingSteps:
         )
 
     def _thread(self) -> ThreadTime | None:
-        """Return what the thread that trains used in a step of the set."""
-        known = self._set.mean("usage known")
-        if known < LEAST_USAGE:
+        """Return what the thread that trains used in a step: means of those where it was read."""
+        read = self._set.mean("usage known")
+        if not read:
             return None
-        usage = ThreadUsage(*(self._set.mean(name) / known for name in ThreadUsage._fields))  # type: ignore[arg-type]  # means of counts
-        if self._set.mean("waiting known") < known:
+        usage = ThreadUsage(*(self._set.mean(name) / read for name in ThreadUsage._fields))  # type: ignore[arg-type]  # means of counts
+        if self._set.mean("waiting known") < read:
             usage = usage._replace(waiting=None)
-        return thread_time(self._set.mean("usage seconds") / known, usage)
+        return thread_time(self._set.mean("usage seconds") / read, usage)
 
     @property
     def _ended_by(self) -> StepEnd:
@@ -1455,7 +1453,7 @@ def _first_input(nodes: Sequence[Node]) -> FirstTensor | None:
 
 
 def _usage_figures(used: ThreadUsage | None, seconds: float) -> dict[FigureName, float]:
-    """Return what a thread used in a step as figures of the set."""
+    """Return what a thread used in a step of these seconds as figures of the set."""
     if used is None:
         return {"usage known": 0.0}
     known = {name: value for name, value in used._asdict().items() if value is not None}

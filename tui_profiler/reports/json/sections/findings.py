@@ -6,8 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from tui_profiler.findings import CHECKS, findings, withheld
-from tui_profiler.findings.evidence.finding import Finding, Group, Provenance, Saves, Unit
+from tui_profiler.findings import CHECKS, conclusions, withheld
+from tui_profiler.findings.evidence.finding import Because, Finding, Group, Provenance, Saves, Unit
 from tui_profiler.findings.trial_verdict import advice
 from tui_profiler.queries.time.modes import ModeName
 from tui_profiler.reports.json_values import Count, Known, Part, Share, entries, fill
@@ -50,9 +50,21 @@ class Advice(Part, frozen=True):
     trial: str | None
     """Kind of the trial that tests it."""
     why_no_trial: str | None
+    contended: str | None
+    """How long threads waited for a core, if that is much; the finding holds all the same."""
     group: Group
     """What is known of the gain: a trial measured it, it is predicted, an upper bound is (at most),
     nothing is."""
+
+
+class NotConcluded(Part, frozen=True):
+    """A kind that is withheld."""
+
+    kind: str
+    because: Because
+    """The mode of the program, a figure that is unknown, or wall time that is contended: a thread
+    waited for a core for a quarter of it or more."""
+    reason: str
 
 
 class Findings(Part, frozen=True):
@@ -62,15 +74,19 @@ class Findings(Part, frozen=True):
     """Kinds of findings that were evaluated."""
     withheld: tuple[str, ...]
     """Kinds that do not apply to the mode of the program, or if the mode is not known."""
+    reasons: Annotated[list[NotConcluded], entries("kind={kind}")]
+    """Every kind that is withheld, for whichever reason."""
     found: Annotated[list[Advice], entries("kind={kind}")]
 
 
 def findings_section(session: Session, tree: Tree) -> Findings:
     """Return every finding, by predicted gain, and which kinds do not hold in this mode."""
-    found = findings(session)
+    concluded = conclusions(session)
+    found = concluded.findings
     return Findings(
         checks=len(CHECKS),
         withheld=withheld(session),
+        reasons=[fill(NotConcluded, one) for one in concluded.withheld],
         found=[
             _advice(one, tried.group, tree)
             for one, tried in zip(found, advice(session, found), strict=False)
@@ -83,6 +99,7 @@ def _advice(one: Finding, group: Group, tree: Tree) -> Advice:
     return fill(
         Advice,
         one,
+        contended=one.contended or None,
         group=group,
         holds_in=("inference", "training") if holds_in == "both" else (holds_in,),
         paths=[tree.nodes[node].path for node in one.nodes],

@@ -12,6 +12,7 @@ from tui_profiler.messages.training import Between, BetweenKind, StepEnd, ValueK
 from tui_profiler.queries.training import slow_steps, values
 from tui_profiler.queries.training import step as steps
 from tui_profiler.queries.training.source_lines import line_name, lines_error
+from tui_profiler.queries.training.verdict import Verdict, step_verdict
 from tui_profiler.reports.json_values import (
     EACH,
     Count,
@@ -130,7 +131,7 @@ class StepModel(Part, frozen=True):
 class StepVerdict(Part, frozen=True):
     """What limits a step: the group of parts with the largest share."""
 
-    verdict: steps.Verdict
+    verdict: Verdict
     """input-bound: data and transfer. communication-bound: communication. optimizer-bound: clip and
     optimizer. host-bound: other. model-bound: forward and backward. waiting: for a core, before all
     others from a quarter of the step on."""
@@ -299,7 +300,7 @@ def _between(one: Between) -> StepBetween:
 
 
 def _verdict(session: Session) -> StepVerdict | Unknown:
-    found = steps.step_verdict(session)
+    found = step_verdict(session)
     return Unknown(found) if isinstance(found, str) else StepVerdict(found.verdict, found.share)
 
 

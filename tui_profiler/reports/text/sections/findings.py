@@ -1,7 +1,7 @@
 """Findings by group, each with its evidence."""
 
 from tui_profiler.figures.units import share
-from tui_profiler.findings import checks_words, findings, withheld_words
+from tui_profiler.findings import conclusions
 from tui_profiler.findings.evidence.finding import (
     Evidence,
     Finding,
@@ -21,12 +21,12 @@ PROVENANCE = "by gain; ~ estimated, ≤ upper bound, – unavailable"
 def findings_section(session: Session) -> Section:
     """Return the findings by group and gain; a note where none applies."""
     parts: tuple[Part, ...] = ()
-    for group, members in grouped(session, findings(session)).items():
+    concluded = conclusions(session)
+    for group, members in grouped(session, concluded.findings).items():
         parts = (*parts, Note(group_text(group)), *map(_facts, members))
     if not parts:
-        parts = (Note(f"no findings: {checks_words(session)} ran, none applies"),)
-    if words := withheld_words(session):
-        parts = (*parts, Note(words))
+        parts = (Note(f"no findings: {concluded.checks} ran, none applies"),)
+    parts = (*parts, *map(Note, concluded.words))
     return Section("findings", PROVENANCE, parts)
 
 

@@ -18,7 +18,6 @@ from tui_profiler.queries.training.slow_steps import longer_parts
 from tui_profiler.queries.training.source_lines import line_name, lines_error
 from tui_profiler.queries.training.step import (
     NodeShare,
-    StepVerdict,
     apart_words,
     between_words,
     longer_words,
@@ -26,7 +25,6 @@ from tui_profiler.queries.training.step import (
     parts_words,
     rates,
     step_parts,
-    step_verdict,
     timed_backward,
     usual_mean,
 )
@@ -38,6 +36,7 @@ from tui_profiler.queries.training.values import (
     value_text,
     values_words,
 )
+from tui_profiler.queries.training.verdict import StepVerdict, step_verdict
 from tui_profiler.reports.document import Column, Facts, Grid, Part, Section, names, short
 from tui_profiler.reports.text.sections import figure_text
 from tui_profiler.session import Session, Tree
