@@ -315,9 +315,12 @@ class Tick(OnWire, frozen=True):
     others: int = 0
     """Forwards in the steady state of the other sort, in no figure but ``per_second``."""
     others_share: float = 0.0
-    """Of the time of all forwards."""
+    """Share of the time of the recorded forwards that those took, 0 to 1."""
     other_kinds: tuple[OtherForwards, ...] = ()
     """Recorded forwards unlike the one that the tree is made of, by what differs."""
+    is_sampled: bool = False
+    """Whether forwards ran that were not recorded: ``forwards`` and ``others`` are of the recorded
+    ones, and ``others_share`` is not that of all."""
     cold: bool = False
     """Whether the times are of warm-up forwards, because the program ended or paused before the
     steady state. Later ticks may be of the steady state; they count from 0 again."""
@@ -331,8 +334,12 @@ class Tick(OnWire, frozen=True):
     """Forwards in that set: about the last ``window``."""
     outliers: int = 0
     """Whole forwards among those that were left out of the set, because they took far longer."""
+    outliers_share: Figure = Unknown("recordings of earlier versions do not have it")
+    """Share of the time of the forwards of the set and of those left out, that the latter took."""
     thread: ThreadTime | None = None
     """Over the same set; None where there is none, as in recordings of older versions."""
+    thread_of_all: ThreadTime | None = None
+    """Over the set and the forwards that were left out of it; None where there is none."""
     cpu_forwards: int = 0
     """Forwards that the columns below are means over: about the last 64 of those now and then in
     which every call read what its thread used. No other column has them."""

@@ -13,7 +13,7 @@ from tui_profiler.queries.cost.totals import hottest
 from tui_profiler.queries.forward import flame as flames
 from tui_profiler.queries.forward import strip
 from tui_profiler.queries.time.hysteresis import Hysteresis
-from tui_profiler.queries.time.slow_forwards import as_session, slow_words
+from tui_profiler.queries.time.slow_forwards import as_session, is_slow, slow_words
 from tui_profiler.queries.time.timeline import steps, usual_step
 from tui_profiler.queries.training.step_blocks import step_blocks
 from tui_profiler.queries.tree.cells import REFRESH_SECONDS
@@ -122,7 +122,8 @@ class TimelineScreen(SideScreen):
         Where training is seen, slow steps go before slow forwards.
         """
         session = self._session_of_means
-        forwards, steps_kept = session.slow[:2], session.slow_steps[:2]
+        forwards = tuple(one for one in session.slow[:2] if is_slow(session, one))
+        steps_kept = session.slow_steps[:2]
         if len(steps_kept) > 1 and steps_kept[0].step == steps_kept[1].step:
             steps_kept = steps_kept[:1]
         if len(forwards) > 1 and forwards[0] is forwards[1]:

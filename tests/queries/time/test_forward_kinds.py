@@ -107,6 +107,22 @@ def test_what_times_leave_out_is_said_with_room_and_without(other: Session) -> N
         assert any(line.startswith("times of  ") for line in lines)
 
 
+def test_a_share_of_recorded_forwards_is_not_called_that_of_the_time() -> None:
+    """Evaluations are all recorded, steps one in ten: what is recorded is no share of the time."""
+    mixed = of_others(resnet(), as_traced=True)
+    assert mixed.tick is not None
+    sampled = apply(mixed, replace(mixed.tick, is_sampled=True, others_share=0.74, forwards=93))
+    for said in forward_kinds.forwards_words(sampled):
+        assert "7 of the 100 recorded" in said
+        assert "%" not in said
+    found = as_json(sampled)
+    latency, unavailable = found["latency"], found["unavailable"]
+    assert isinstance(latency, dict)
+    assert isinstance(unavailable, dict)
+    assert latency["other_time_share"] is None
+    assert unavailable["latency.other_time_share"] == "not all forwards were recorded"
+
+
 def test_other_models_are_said_with_how_to_see_them() -> None:
     names = ("Head", "\x1b[2J", "C", "D", "E", "F")
     session = apply(resnet(), LoopState("running", 1.0, others=names))

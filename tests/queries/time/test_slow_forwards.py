@@ -27,7 +27,13 @@ from tui_profiler.messages import (
     Unknown,
 )
 from tui_profiler.queries.time.node_seconds import node_seconds
-from tui_profiler.queries.time.slow_forwards import as_session, causes, slow_words
+from tui_profiler.queries.time.slow_forwards import (
+    as_session,
+    causes,
+    is_slow,
+    slow_words,
+    usual_seconds,
+)
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.session import Session, apply
 
@@ -51,6 +57,28 @@ def slow(used: ThreadTime | None, seconds: float = 0.14, number: int = 7) -> Slo
         array("f", [seconds, 0.04]).tobytes(),
         array("f", [seconds - 0.04, 0.04]).tobytes(),
     )
+
+
+def test_the_only_forward_and_one_that_is_shorter_are_not_slow() -> None:
+    session = with_usual()
+    usual = usual_seconds(session)
+    assert usual is not None
+    assert not is_slow(session, slow(None, usual))
+    assert not is_slow(session, slow(None, 0.6 * usual))
+    assert is_slow(session, slow(None, 1.2 * usual))
+
+
+def test_a_slow_forward_is_not_compared_with_the_mean_of_other_forwards() -> None:
+    """The recorded kind took 62 ms, the mean is of another kind: neither 0.6 times nor 6 times."""
+    session = with_usual()
+    assert session.tick is not None
+    others = apply(session, replace(session.tick, as_traced=False))
+    one = slow(None, 99.0)
+    assert is_slow(session, one)
+    assert not is_slow(others, one)
+    assert "× the mean" not in slow_words(others, one)
+    found = json.loads(json_report(replace(others, slow=(one,))))
+    assert found["latency"]["slowest"] is None
 
 
 @pytest.mark.parametrize(

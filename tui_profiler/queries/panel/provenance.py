@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from tui_profiler.figures.units import thousands
+from tui_profiler.figures.units import share, thousands
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import NO_FORWARD, Ceilings, Tick, Unknown
+from tui_profiler.messages import NO_FORWARD, Ceilings, Tick, Unknown, known
 from tui_profiler.messages.live import OPERATOR_WINDOWS as WINDOWS
 from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.energy import node_energy
@@ -93,8 +93,22 @@ def _time(session: Session, node: int) -> str:
 
 
 def outliers(tick: Tick) -> str:
-    """Return how many whole forwards the means leave out, empty where none."""
-    return f", {tick.outliers:,} outliers left out" if tick.outliers else ""
+    """Return how many whole forwards the means leave out with their time, empty where none."""
+    if not tick.outliers:
+        return ""
+    took = known(tick.outliers_share)
+    time = "" if took is None else f" with {share(took)} of the time"
+    return f", {tick.outliers:,} far longer{time} left out"
+
+
+def left_out_words(tick: Tick) -> list[str]:
+    """Return which forwards the means leave out; nothing where they leave out none."""
+    if not tick.outliers:
+        return []
+    took = known(tick.outliers_share)
+    time = "" if took is None else f", {share(took)} of the time"
+    of = tick.mean_forwards + tick.outliers
+    return [f"means are without {tick.outliers:,} of the last {of:,} forwards, far longer{time}"]
 
 
 def operator_time_words(session: Session, node: int) -> str:

@@ -135,11 +135,15 @@ def throttled(session: Session) -> Throttled:
 
 
 def thread_time(session: Session) -> ThreadTime | Unknown:
-    """Return what the thread that runs forwards used in one, in the mean."""
+    """Return what the thread that runs forwards used in one, in the mean of all the last ones.
+
+    Forwards that took far longer are in it: they may be those that waited.
+    """
     tick = session.tick
     if tick is None:
         return Unknown("no forward was measured")
-    return NOT_RECORDED if tick.thread is None else tick.thread
+    used = tick.thread_of_all or tick.thread
+    return NOT_RECORDED if used is None else used
 
 
 def share_of_forward(used: ThreadTime, seconds: Figure) -> Figure:

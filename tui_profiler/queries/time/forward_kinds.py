@@ -71,9 +71,17 @@ def _sorts_words(tick: Tick) -> tuple[str, ...]:
             f"{of}: nothing is derived from these times and its costs",
             "times of other inputs than the costs",
         )
+    named = _other_kinds(tick)
+    if tick.is_sampled:
+        # How many ran, and for how long, is not known: the two kinds are not recorded alike.
+        left = f"{thousands(tick.others)} of the {thousands(tick.forwards + tick.others)} recorded"
+        return (
+            *((f"forwards like the one recorded; {left} had others: {named}",) if named else ()),
+            f"forwards like the one recorded; {left} had other inputs or modes",
+            f"times leave out {left} forwards",
+        )
     left = f"{thousands(tick.others)} other forwards"
     part = f"{share(tick.others_share)} of the time"
-    named = _other_kinds(tick)
     return (
         *((f"forwards like the one recorded; {left}, {part}: {named}",) if named else ()),
         f"forwards like the one recorded; {left}, {part}, had other inputs or modes",

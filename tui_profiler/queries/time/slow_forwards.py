@@ -72,8 +72,23 @@ class Cause(NamedTuple):
     """That used the cores meanwhile, of waiting."""
 
 
+LEAST_LONGER = 1.1
+"""Times the mean: a slowest forward that took less is not a slow one."""
+
+
+def is_slow(session: Session, slow: messages.SlowForward) -> bool:
+    """Return whether a forward took longer than those that the mean is of, which are like it."""
+    usual = usual_seconds(session)
+    return usual is not None and slow.seconds >= LEAST_LONGER * usual
+
+
 def usual_seconds(session: Session) -> float | None:
-    """Return what a forward takes in the mean; None before there are times."""
+    """Return what a forward like the recorded one takes in the mean; None if that is not known.
+
+    Slow forwards are told of those like the recorded one only; times may be of all others.
+    """
+    if session.tick is not None and not session.tick.as_traced:
+        return None
     found = session.host.per_forward(0) if session.host is not None else None
     return found or None
 

@@ -104,6 +104,35 @@ def test_a_forward_far_beyond_the_others_is_left_out_as_a_whole() -> None:
     assert np.frombuffer(with_one.maximum, np.float32).max() == pytest.approx(400 * UNIT)
 
 
+def test_what_means_leave_out_is_told_with_its_time_and_its_waiting() -> None:
+    """40 forwards of 16 units wait for 1, one of 400 for 390: of all 1040 units 430 are waited."""
+    model = block()
+    used = ThreadUsage(4 * UNIT, 1 * UNIT, 3, 0, 1, 5)
+    usual = [simple(model, 1.0)._replace(usage=used) for _ in range(LEAST_LATENCIES + 8)]
+    each = usual[0].seconds
+    stalled = forward(
+        (model, 0, 400), (model.a, 1, 7), (model.a.b, 2, 3), (model.a.c, 3, 5), (model.d, 7, 399)
+    )._replace(usage=ThreadUsage(9 * UNIT, 390 * UNIT, 900, 7, 8, 9))
+    tick = filled(model, [*usual, stalled])
+    assert tick.outliers == 1
+    count = tick.mean_forwards
+    whole = count * each + 400 * UNIT
+    assert tick.outliers_share == pytest.approx(400 * UNIT / whole)
+    assert tick.thread is not None
+    assert tick.thread_of_all is not None
+    assert tick.thread.waiting == pytest.approx(UNIT)
+    assert tick.thread_of_all.waiting == pytest.approx((count + 390) * UNIT / (count + 1))
+    assert tick.thread_of_all.seconds == pytest.approx(whole / (count + 1))
+
+
+def test_that_forwards_ran_unseen_is_known() -> None:
+    model = block()
+    recorded = [simple(model) for _ in range(8)]
+    followed = [one._replace(since=one.began) for one in recorded]
+    assert not filled(model, [recorded[0], *followed]).is_sampled
+    assert filled(model, [recorded[0], *followed, recorded[1], *followed]).is_sampled
+
+
 def test_a_thread_uses_no_more_than_the_time_of_its_forward() -> None:
     # Readings lie outside of it: behind a forward of microseconds they take as long, or wait.
     model = block()

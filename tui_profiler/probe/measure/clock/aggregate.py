@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 from torch import nn
 
-from tui_profiler.messages import Node, SlowForward, ThreadTime, Tick, Unknown
+from tui_profiler.messages import Figure, Node, SlowForward, ThreadTime, Tick, Unknown
 from tui_profiler.probe.measure.clock.clock import Forward
 from tui_profiler.probe.measure.clock.cpu_times import CpuTimes
 from tui_profiler.probe.measure.clock.forward_pattern import Pattern, Patterns
@@ -167,6 +167,8 @@ class Aggregator:
         """Forwards before those of which the warm-up is told."""
         self._sizes = len(nodes), self.window, window
         self._cpu = CpuTimes(len(nodes))
+        self._unfollowed = 0
+        """Forwards of the steady state but the first, before which others may have run unseen."""
         self.is_warm = False
         """Whether a forward of the steady state was taken in."""
         self._begin()
@@ -193,6 +195,8 @@ class Aggregator:
                     groups.clear()
                     self._begin()
                     self.is_warm = True
+                else:
+                    self._unfollowed += forward.since is None
                 self._throughput.add(forward.since, forward.ended, self._batch)
             elif self.is_warm:
                 continue
@@ -260,7 +264,10 @@ class Aggregator:
             cold=is_cold,
             mean_forwards=shown.columns.mean_forwards,
             outliers=shown.columns.outliers,
+            outliers_share=_known(shown.columns.outliers_share),
             thread=_thread_time(shown.columns.usage),
+            thread_of_all=_thread_time(shown.columns.usage_of_all),
+            is_sampled=self._unfollowed > 0,
             cpu_forwards=self._cpu.forwards if cpu else 0,
             **columns,
             **cpu,
@@ -348,6 +355,10 @@ def _usage(recorded: list[Forward]) -> Floats:
     np.minimum(on_core, seconds, out=on_core)
     np.minimum(waiting, seconds - on_core, out=waiting)
     return found
+
+
+def _known(share: float) -> Figure:
+    return Unknown("forwards of this window have no times") if math.isnan(share) else share
 
 
 def thread_time(seconds: float, usage: ThreadUsage) -> ThreadTime:

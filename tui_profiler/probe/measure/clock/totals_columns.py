@@ -146,6 +146,16 @@ class Columns:
         return self._sets.usage
 
     @property
+    def usage_of_all(self) -> Floats:
+        """(9,) means per forward with those left out, as of ``ForwardSets.add``."""
+        return self._sets.usage_of_all
+
+    @property
+    def outliers_share(self) -> float:
+        """Share of the time of all that the forwards left out took; not a number if unknown."""
+        return self._sets.outliers_share
+
+    @property
     def left_out(self) -> int:
         """How many nodes do not fit into a tick."""
         return max(len(self._nodes) - MOST_NODES, 0)
@@ -284,6 +294,8 @@ class ForwardSets:
         self._sums = np.zeros((2, 0, BLOCKS))
         """(inclusive and own, rows, blocks) seconds."""
         self._usage = np.zeros((USAGE_FIGURES, BLOCKS))
+        self._left_out = np.zeros((USAGE_FIGURES, BLOCKS))
+        """Of the forwards that are left out."""
         self._forwards = np.zeros(BLOCKS, np.intp)
         self._outliers = np.zeros(BLOCKS, np.intp)
         self._block = 0
@@ -326,10 +338,12 @@ class ForwardSets:
         if self._forwards[self._block] >= self._least:
             self._block = (self._block + 1) % BLOCKS
             self._sums[:, :, self._block] = 0.0
-            self._usage[:, self._block] = 0.0
+            self._usage[:, self._block] = self._left_out[:, self._block] = 0.0
             self._forwards[self._block] = self._outliers[self._block] = 0
         if is_usual is not None and not is_usual.all():
             self._outliers[self._block] += np.count_nonzero(~is_usual)
+            left_out = np.nan if usage is None else usage[~is_usual].sum(axis=0)
+            self._left_out[:, self._block] += left_out
             whole, own = whole[:, is_usual], own[:, is_usual]
             usage = None if usage is None else usage[is_usual]
         self._forwards[self._block] += whole.shape[1]
@@ -344,6 +358,24 @@ class ForwardSets:
             return np.full(USAGE_FIGURES, np.nan)
         means: Floats = self._usage.sum(axis=1) / self.forwards
         return means
+
+    @property
+    def usage_of_all(self) -> Floats:
+        """(9,) means per forward of the set and of those left out, as of ``add``."""
+        count = self.forwards + self.outliers
+        if not count:
+            return np.full(USAGE_FIGURES, np.nan)
+        means: Floats = (self._usage + self._left_out).sum(axis=1) / count
+        return means
+
+    @property
+    def outliers_share(self) -> float:
+        """Share of the wall time of all those forwards that the ones left out took, 0 to 1.
+
+        Not a number where times are not known.
+        """
+        usual, left_out = self._usage[0].sum(), self._left_out[0].sum()
+        return float(left_out / (usual + left_out)) if usual + left_out != 0.0 else 0.0
 
     def means(self, rows: Integers | slice) -> NDArray[np.float32]:
         """Return (2, rows) seconds per forward, inclusive and own; no rows before a forward."""

@@ -16,12 +16,13 @@ from tui_profiler.queries.time.node_seconds import (
     root_seconds,
     why_no_cpu_time,
 )
-from tui_profiler.queries.time.slow_forwards import CauseName, causes
+from tui_profiler.queries.time.slow_forwards import CauseName, causes, is_slow
 from tui_profiler.reports.json.sections.step import node_step
 from tui_profiler.reports.json_values import Count, Known, OfSome, Part, Size, fill, or_why
 from tui_profiler.session import Session
 
 OPS_PER_FORWARD = "operators are timed per forward, all calls together"
+NOT_ALL_RECORDED = Unknown("not all forwards were recorded")
 NO_WHOLE = "no whole forward was measured"
 NOT_CALLED = "this module was not called while it was measured"
 LEFT_OUT = "not called, or one of the modules with the least time, left out of too many"
@@ -118,6 +119,7 @@ class Latency(Part, frozen=True):
     latency_p50: Known[float] = field(name="p50_s")
     latency_p95: Known[float] = field(name="p95_s")
     mean_s: Known[float]
+    """Mean of all forwards so far, those far longer included."""
     forwards: Count
     warmup_forwards: Count
     """Warm-up forwards, which are in no figure."""
@@ -130,15 +132,20 @@ class Latency(Part, frozen=True):
     recorded one, which the costs are of. If not, such forwards took less than a twentieth of the
     time: all times are of the other forwards, and no figure combines times with costs."""
     others: Count = field(name="other_forwards")
-    """Forwards of the other kind: in no time, but in the throughput."""
+    """Recorded forwards of the other kind: in no time, but in the throughput."""
     others_share: Known[float] = field(name="other_time_share")
-    """Their share of the time of all forwards."""
+    """Their share of the time of all forwards; null if not all were recorded."""
     other_kinds: list[OtherKind]
     """Recorded ones of these by what differs, the most frequent first (new in 0.1)."""
+    outliers: Count = field(name="far_longer")
+    """Forwards that took far longer than others, in no mean but in p50_s, p95_s and thread."""
+    outliers_share: Known[float] = field(name="far_longer_time_share")
+    """Their share of the time of the last forwards, which the means and they are of."""
     thread: Thread | None
-    """null for older recordings."""
+    """Mean of the last forwards, those far longer included. null for older recordings."""
     slowest: Slowest | None
-    """null for older recordings. A time of the host, on a GPU as well."""
+    """null where none took a tenth longer than the mean, or times are of other forwards. A time of
+    the host, on a GPU as well."""
     gpu: OnGpu | None
     """null if times are those of the thread that runs forwards; else all times here and of layers
     are those of the GPU, but for thread and CPU time."""
@@ -233,12 +240,15 @@ def latency_section(session: Session) -> Latency | Unknown:
     if tick is None or reason:
         return Unknown(reason)
     root = session.timings.of(0) if session.timings is not None else None
+    used, slow = tick.thread_of_all or tick.thread, session.slow
     return fill(
         Latency,
         tick,
         other_kinds=[fill(OtherKind, kind) for kind in tick.other_kinds],
         mean_s=root.mean if root is not None else None,
-        slowest=_slowest(session, session.slow[0]) if session.slow else None,
+        others_share=NOT_ALL_RECORDED if tick.is_sampled and tick.others else tick.others_share,
+        thread=None if used is None else fill(Thread, used),
+        slowest=_slowest(session, slow[0]) if slow and is_slow(session, slow[0]) else None,
         gpu=_on_gpu(session),
     )
 

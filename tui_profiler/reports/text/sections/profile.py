@@ -20,12 +20,13 @@ from tui_profiler.queries.cost.machine import miss_share, parallel_efficiency
 from tui_profiler.queries.cost.totals import slowest_modules, throughput, was_run, why_no_times
 from tui_profiler.queries.hardware.gpu_facts import gpu_facts
 from tui_profiler.queries.panel.phrases import overhead_words
+from tui_profiler.queries.panel.provenance import left_out_words
 from tui_profiler.queries.time.cores import thread_words
 from tui_profiler.queries.time.forward_kinds import forwards_words
 from tui_profiler.queries.time.gpu_times import gpu_words
 from tui_profiler.queries.time.modes import mode_words
 from tui_profiler.queries.time.node_seconds import part_of, root_seconds
-from tui_profiler.queries.time.slow_forwards import slow_words
+from tui_profiler.queries.time.slow_forwards import is_slow, slow_words
 from tui_profiler.queries.time.standard_error import DOUBT, NOT_RANKED, why_doubtful
 from tui_profiler.reports.ceilings import ceilings_words
 from tui_profiler.reports.document import Column, Grid, Note, Part, Section, figures, names, short
@@ -79,13 +80,18 @@ def times(session: Session, tick: Tick, between: str = ", ") -> list[tuple[str, 
             f"p50 {units.duration(tick.latency_p50)}{between}"
             f"p95 {units.duration(tick.latency_p95)}",
         ),
+        *figure_text.labelled("left out", left_out_words(tick)),
         *figure_text.labelled("on the GPU", gpu_words(session)),
         ("throughput", throughput(session)),
         ("forwards", counted),
         *figure_text.labelled("thread", thread_words(session)),
-        *(("slowest", slow_words(session, one)) for one in session.slow[:1]),
+        *figure_text.labelled("slowest", _slowest_forward(session)),
         ("overhead", overhead_words(session.overhead)),
     ]
+
+
+def _slowest_forward(session: Session) -> list[str]:
+    return [slow_words(session, one) for one in session.slow[:1] if is_slow(session, one)]
 
 
 def _stages(session: Session) -> list[tuple[str, str]]:
