@@ -77,7 +77,7 @@ def _by_data(report: Mapping[str, Json], layer: Json) -> Side | None:
         root = layers[0] if isinstance(layers, Sequence) and layers else None
         # Where the report has no layers it is not known which of both it is.
         found = root.get("bounded") if isinstance(root, Mapping) else "about"
-    return found if found in ("at most", "about") else None  # type: ignore[return-value]  # a side
+    return found if found in ("at most", "about") else None
 
 
 def _is_confirmed(report: Mapping[str, Json]) -> bool:
