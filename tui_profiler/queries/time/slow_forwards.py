@@ -134,6 +134,10 @@ def as_session(session: Session, slow: messages.SlowForward) -> Session:
         own_cpu_per_forward=b"",
         unwaited_per_forward=unwaited,
         own_unwaited_per_forward=unwaited,
+        asleep_per_forward=b"",
+        own_asleep_per_forward=b"",
+        faults_per_forward=b"",
+        own_faults_per_forward=b"",
     )
     return replace(session, timings=Timings(one), host_operators=None)
 
