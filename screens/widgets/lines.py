@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeAlias
 
 from tui_profiler.formatting import text as texts
 from tui_profiler.formatting.text import fit, printable, width
-from tui_profiler.queries.cost.bound_classes import KINDS
 
 Span: TypeAlias = tuple[str, str]
 """Text and its role: a colour, with ``strong``, ``underline``, ``reverse``, ``cursor`` or
@@ -19,7 +18,7 @@ Span: TypeAlias = tuple[str, str]
 Line: TypeAlias = tuple[Span, ...]
 
 EMPTY: Line = ()
-COLOURS: dict[str, str] = {
+COLOURS = {
     "ink": "foreground",
     "muted": "ink-muted",
     "faint": "ink-faint",
@@ -27,8 +26,12 @@ COLOURS: dict[str, str] = {
     "accent": "accent",
     "error": "error",
     "warning": "warning",
-    **{kind: f"bound-{kind}" for kind in KINDS},
+    "compute": "bound-compute",
+    "memory": "bound-memory",
+    "overhead": "bound-overhead",
+    "unexplained": "bound-unexplained",
     "idle": "bound-idle",
+    "waiting": "bound-idle",
     "better": "better",
     "worse": "worse",
 }

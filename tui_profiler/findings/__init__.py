@@ -9,7 +9,7 @@ from tui_profiler.figures import units
 from tui_profiler.figures.units import energy
 from tui_profiler.findings.evidence.finding import Check, Finding, Gain, Kind, Withheld
 from tui_profiler.findings.evidence.time_share import NO_TIME, NO_TIMES
-from tui_profiler.findings.evidence.training_step import share_of_step, usable_step, why_no_advice
+from tui_profiler.findings.evidence.training_step import share_of_step, usable_step
 from tui_profiler.findings.execution.autocast import bf16_autocast, fp16_autocast
 from tui_profiler.findings.execution.compile import compile_model
 from tui_profiler.findings.execution.compiled import graph_breaks, recompiles
@@ -173,24 +173,14 @@ def _with_reason(finding: Finding) -> Finding:
 def _of_steps(session: Session, found: list[Finding]) -> list[Finding]:
     """Return the findings; beside those of a step, those of a forward with their share of it.
 
-    Where that share is not known, what a step gains is not either. Where a worker runs the steps
-    they stay of a forward, as their trials are.
+    Where a worker runs the steps they stay of a forward, as their trials are.
     """
     step, training = usable_step(session), session.training
-    if training is None or not is_training(session) or runs_own_steps(session):
+    root = training.of(0) if training is not None else None
+    if step is None or root is None or not is_training(session) or runs_own_steps(session):
         return found
-    root = training.of(0)
-    if step is None or root is None:
-        why = Unknown(why_no_advice(session) or "the forward's share of the step is not known")
-        return [one if one.is_of_step else _of_no_step(one, why) for one in found]
     part = share_of_step(step, root.forward)
     return [one if one.is_of_step else _of_step(one, part) for one in found]
-
-
-def _of_no_step(finding: Finding, why: Unknown) -> Finding:
-    """Return the finding without gains in time: what a step would gain is not known."""
-    gains = (replace(one, share=why) if one.of == "time" else one for one in finding.gains)
-    return replace(finding, gains=tuple(gains))
 
 
 def _of_step(finding: Finding, part: float) -> Finding:

@@ -93,7 +93,7 @@ def _saved(
             return unknown
         saved = _Saved(None, around.python, around.whole, True)
     elif found.is_measured and not isinstance(around, Unknown):
-        saved = _Saved(found.seconds if has_fused else None, around.python, around.whole, True)
+        saved = _Saved(found.seconds, around.python, around.whole, True)
     else:
         saved = _Saved(found.seconds, None, found.whole, found.is_measured)
     return saved if saved.share >= APPLIES_ABOVE else unknown

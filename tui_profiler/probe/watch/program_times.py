@@ -30,7 +30,7 @@ from tui_profiler.probe.measure.generation.requests import Requests
 from tui_profiler.probe.measure.ranks.steps import Steps
 from tui_profiler.probe.measure.step.marks import MARKS
 from tui_profiler.probe.measure.step.recorder import StepRecorder
-from tui_profiler.probe.measure.step.steps import LEAST_STEPS, TrainingSteps
+from tui_profiler.probe.measure.step.steps import LEAST_STEPS, AfterSteps, TrainingSteps
 from tui_profiler.probe.torch_compat.forward_kind import Kind
 from tui_profiler.probe.watch.windows import ProgramWindows
 from tui_profiler.system import real_time as time
@@ -91,6 +91,7 @@ class ProgramTimes:
         """Steps of training that were recorded."""
         self._step_recorder = StepRecorder(clock, self._records_step, self._governor)
         self._training = TrainingSteps(nodes, model, clock, self._step_recorder, budget)
+        self._window_due, self._reading_due = AfterSteps(), AfterSteps()
         self._recorder.start()
         self._training.start()
 
@@ -179,7 +180,12 @@ class ProgramTimes:
             early = [one for one in forwards if one.began < self._began]
             self._recorder.add(early, is_early=True)
             forwards = [one for one in forwards if one.began >= self._began]
+            training = self._training
+            requested = self._recorder.requested_readings
+            self._recorder.may_read = not training.decides or self._reading_due.is_now(training)
             self._recorder.add(forwards)
+            if self._recorder.requested_readings > requested:
+                self._reading_due.wait(training)
             self._is_cold_new = not self._recorder.is_warm
             self._note_cost(forwards, now - self._taken_at)
             self._taken_at = now
@@ -189,10 +195,14 @@ class ProgramTimes:
         elif not self._is_new:
             self._recorder.let_go()  # A model that is not called may be gone.
         is_unseen = not self._clock.waits and not self._training.lacks_forwards
-        if self._clock.is_busy or is_unseen:
+        if self._clock.is_busy or is_unseen or self._is_in_step(time.perf_counter()):
             self._waits_since = now
         self._credit.charge(finished)
         return self.idle_seconds
+
+    def _is_in_step(self, now: float) -> bool:
+        """Return whether a step of training is under way, however long its backward takes."""
+        return ENGINE.is_under_way or MARKS.is_updating or self._training.is_in_pace(now)
 
     def _finished(self) -> list[Forward]:
         finished = [] if self._windows.is_under_way else self._clock.take()
@@ -283,7 +293,9 @@ class ProgramTimes:
             self._step_recorder.decide_if_more()
         if not is_new:
             return
-        if self._windows.is_due:
+        is_free = not self._training.decides or self._window_due.is_now(self._training)
+        if self._windows.is_due and is_free:
+            self._window_due.wait(self._training)
             self._open_window()
         yield from self._windows.messages(at)
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Mapping
 from functools import lru_cache
 
 from msgspec import Struct
@@ -25,9 +24,7 @@ from tui_profiler.figures.units import dtype as short_dtype
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Ceilings, Cost
 from tui_profiler.queries.cost import bound
-from tui_profiler.queries.cost.bound_classes import KINDS, BoundKind
 from tui_profiler.queries.cost.ceilings import UsableRoofs, usable_roofs
-from tui_profiler.queries.cost.thread_parts import thread_parts_of
 from tui_profiler.queries.time.forward_kinds import times_fit_costs, why_times_do_not_fit
 from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
 from tui_profiler.session import Bounded, Session, Tree
@@ -86,15 +83,12 @@ class Parts(Struct, frozen=True, eq=False):
     otherwise: int = bound.UNEXPLAINED
     """What holds it back above them, position in ``KINDS``."""
 
-    def code(self, place: int, seconds: float) -> int:
-        """Return what holds a part back that takes so many seconds; ``UNJUDGED`` if unknown."""
+    def kind(self, place: int, seconds: float) -> bound.BoundKind | None:
+        """Return what holds a part back that takes so many seconds, None where nothing says."""
         code = self.kinds[place]
-        return code if seconds <= self.limits[place] else self.otherwise
-
-    def kind(self, place: int, seconds: float) -> BoundKind | None:
-        """Return ``code`` as a class, None where nothing says."""
-        code = self.code(place, seconds)
-        return None if code == UNJUDGED else KINDS[code]
+        if code == UNJUDGED and seconds <= self.limits[place]:
+            return None
+        return bound.KINDS[code if seconds <= self.limits[place] else self.otherwise]
 
 
 class Achieved(Struct, frozen=True, eq=False):
@@ -114,19 +108,6 @@ class Achieved(Struct, frozen=True, eq=False):
     """Of one forward, spent in those."""
     rates: tuple[float, float] | None
     """The least and the greatest FLOP per second of all parts, None where none is known."""
-    by_thread: Mapping[int, int] = {}
-    """Class of the parts of whose time it is known what the thread did: position in ``KINDS``, or
-    ``UNJUDGED``, by place."""
-
-    def code(self, found: Parts, place: int) -> int:
-        """Return the class of a part: position in ``KINDS``, or ``UNJUDGED``."""
-        known = self.by_thread.get(place)
-        return found.code(place, self.on_core[place]) if known is None else known
-
-    def kind(self, found: Parts, place: int) -> BoundKind | None:
-        """Return the class of a part, None where nothing says."""
-        code = self.code(found, place)
-        return None if code == UNJUDGED else KINDS[code]
 
 
 def part_nodes(tree: Tree) -> list[int]:
@@ -191,7 +172,7 @@ def parts_of(
     for at, (cost, dtype) in enumerate(zip(costs, dtypes, strict=True)):
         flops.append(float(cost.flops))
         intensities.append(bound.intensity(cost) or 0.0)
-        times: dict[BoundKind, float] = {}
+        times: dict[bound.BoundKind, float] = {}
         code, limit = UNJUDGED, math.inf
         if usable is not None:
             times = bound.least_seconds(cost, usable, dtype, moved[at].seconds)
@@ -249,27 +230,7 @@ def roofs(found: Parts, ceilings: Ceilings | None) -> Roofs:
 def reached(session: Session, found: Parts) -> Achieved:
     """Return what the parts take now."""
     seconds, on_core = _seconds(session, found)
-    now = achieved(found, seconds, on_core, root_seconds(session))
-    return replace(now, by_thread=_by_thread(session, found))
-
-
-def _by_thread(session: Session, found: Parts) -> dict[int, int]:
-    """Return the classes of the parts of whose time it is known what the thread did."""
-    tree, timings, parts = session.tree, session.timings, thread_parts_of(session)
-    if tree is None or timings is None or parts is None or timings.own_read is None:
-        return {}
-    codes: dict[int, int] = {}
-    for node, place in found.places.items():
-        is_module = tree.nodes[node].kind == "module"
-        position = timings.position(node if is_module else tree.nodes[node].parent)
-        if position is None:
-            continue
-        if parts.faults[position] or parts.blocked[position] or parts.python[position]:
-            spent = bound.node_parts(session, node)
-            if any(spent):
-                kind = bound.largest(spent)
-                codes[place] = UNJUDGED if kind is None else KINDS.index(kind)
-    return codes
+    return achieved(found, seconds, on_core, root_seconds(session))
 
 
 def achieved(
@@ -358,7 +319,7 @@ class NodeRoofline(Struct, frozen=True):
     """Safe to show."""
     is_part: bool
     """False: a block, of which the figures are its parts' together."""
-    kind: BoundKind | None = None
+    kind: bound.BoundKind | None = None
     """What holds it back, where that was measured."""
     seconds: float | None = None
     """Of one forward."""

@@ -98,3 +98,14 @@ def test_a_forward_on_another_thread_that_ended_sooner_and_is_noted_later_moves_
         assert one.since is not None
         throughput.add(one.since, end, 4)
     assert throughput.per_second() == pytest.approx(8 / 2)
+
+
+def test_rare_forwards_are_a_warm_up_for_five_seconds_and_three_of_them() -> None:
+    """A training with steps of 2.8 s has forwards of 0.1 to 0.3 s."""
+    warm_up = WarmUp()
+    taken = [warm_up.takes(0.1 * (1 + place % 3), ended=2.8 * place) for place in range(8)]
+    assert taken.count(True) == 3
+    quick = WarmUp()
+    assert [quick.takes(0.1 * (1 + place % 3), ended=0.3 * place) for place in range(8)] == [
+        True
+    ] * 8

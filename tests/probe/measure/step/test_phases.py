@@ -23,10 +23,12 @@ from tests.probe.measure.step.loops import (
 )
 from tui_profiler.messages import Unknown
 from tui_profiler.messages.training import StepParts, TrainingStep
+from tui_profiler.probe.measure.clock.tree_index import TreeIndex
 from tui_profiler.probe.measure.ranks.collectives import PendingCollectives, Span
 from tui_profiler.probe.measure.step.recorder import FIRST_STEPS, Pass
 from tui_profiler.probe.measure.step.source_lines import Line, Sample
-from tui_profiler.probe.measure.step.steps import PATIENCE_SECONDS
+from tui_profiler.probe.measure.step.steps import PACED_SECONDS, PATIENCE_SECONDS, _Lengths
+from tui_profiler.probe.measure.values.model_values import ValueReader
 from tui_profiler.probe.process.yielding import pause
 from tui_profiler.probe.torch_compat.forward_kind import kind_of
 
@@ -181,38 +183,6 @@ def test_accumulation_is_several_forwards_and_passes_in_a_step() -> None:
         assert (told.forwards, told.passes, told.updates) == (3, 3, 1)
         assert told.items == 6
         agrees(told.parts, spent, told.recorded, ("data", "forward", "backward", "optimizer"))
-
-
-def test_a_batch_that_is_run_several_times_counts_once() -> None:
-    """A discriminator: the batch, and twice what is made of it; 2 items per step, not 6."""
-    spent = Spent()
-    net = Net(spent)
-    sgd, data = optimizer(net, spent), batches(spent)
-
-    def step() -> None:
-        x = next(data)
-        for given in (x, -x, -x):
-            net(given).square().mean().backward()
-        sgd.step()
-
-    with watched(net) as watching:
-        told = run(watching, spent, step)
-        assert (told.forwards, told.fetches, told.items) == (3, 1, 2)
-
-
-def test_a_batch_that_is_run_in_pieces_counts_whole() -> None:
-    spent = Spent()
-    net = Net(spent)
-    sgd, data = optimizer(net, spent), batches(spent)
-
-    def step() -> None:
-        for piece in next(data).chunk(2):
-            net(piece).square().mean().backward()
-        sgd.step()
-
-    with watched(net, torch.ones(1, WIDTH)) as watching:
-        told = run(watching, spent, step)
-        assert (told.forwards, told.fetches, told.items) == (2, 1, 2)
 
 
 class Tagger(nn.Module):
@@ -626,3 +596,97 @@ def test_a_step_in_an_operator_window_is_in_no_mean_whatever_steps_are_told_with
             assert calls == sum(one.calls for one in forwards) - forwards[windowed].calls
     finally:
         watching.close()
+
+
+def test_steps_whose_values_are_read_by_the_clock_leave_others_for_the_means() -> None:
+    """Of steps longer than the time between two readings each would be read, and in no mean."""
+    net, step = plain(Spent(), forward=PACED_SECONDS / MS)
+    with watched(net) as watching:
+        training = watching.steps
+        training.values = ValueReader(TreeIndex(watching.tree, net), 1.0, least_seconds=0.0)
+        training.values.is_wanted = True
+        told: TrainingStep | None = None
+        for _ in range(13):
+            step()
+            told = watching.take() or told
+    assert told is not None
+    assert 6 <= told.recorded + told.outliers < told.steps, "some were read"
+
+
+def test_few_slow_steps_are_reported_and_few_fast_ones_are_not() -> None:
+    slow, fast = _Lengths(), _Lengths()
+    for _ in range(3):
+        assert not slow.are_enough
+        slow.add([1.5], [1.5])
+        fast.add([0.5], [0.5])
+    assert slow.are_enough
+    assert not fast.are_enough
+
+
+def test_a_long_backward_of_a_slow_step_is_in_its_pace() -> None:
+    net = Net(Spent(), 1 * MS)
+    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+    with watched(net) as watching:
+        training = watching.steps
+        assert not training.is_in_pace(perf_counter())
+        for _ in range(4):
+            net(torch.ones(2, WIDTH)).mean().backward()
+            sgd.step()
+            watching.take()
+        assert training.is_in_pace(perf_counter())
+        usual = training._lengths.p50
+        assert training._before is not None
+        assert training.is_in_pace(training._before.at + 3.9 * usual)
+        assert not training.is_in_pace(training._before.at + 4.1 * usual)
+
+
+def test_a_step_of_an_optimizer_that_has_not_ended_is_no_reason_to_end_steps_with_passes() -> None:
+    net = Net(Spent())
+    made = torch.optim.LBFGS(net.parameters(), lr=1e-3, max_iter=4, tolerance_grad=0.0)
+    seen: list[int | None] = []
+    with watched(net) as watching:
+
+        def closure() -> Tensor:
+            made.zero_grad()
+            loss = net(torch.ones(2, WIDTH)).square().mean()
+            loss.backward()
+            watching.take()
+            seen.append(watching.recorder.ends_at)
+            return loss
+
+        for _ in range(3):
+            made.step(closure)
+        watching.take()
+        assert None not in seen
+        assert watching.recorder.ends_at == id(made)
+        assert watching.steps.steps == 2
+
+
+def test_an_interval_of_inference_longer_than_the_patience_is_counted() -> None:
+    net = Net(Spent())
+    sgd = torch.optim.SGD(net.parameters(), lr=1e-3)
+
+    def update(times: int) -> None:
+        for _ in range(times):
+            net(torch.ones(2, WIDTH)).mean().backward()
+            sgd.step()
+            watching.take()
+
+    with watched(net) as watching:
+        update(20)
+        with torch.no_grad():
+            for _ in range(30):
+                net(torch.ones(1, WIDTH))
+        later = perf_counter() + 2 * PATIENCE_SECONDS
+        watching.steps.take(watching.clock.take(), (), later)
+        assert not watching.steps.decides
+        watching.clock.record_for(10.0)
+        with torch.no_grad():
+            for _ in range(30):
+                net(torch.ones(1, WIDTH))
+        counted = watching.steps.steps
+        update(4)
+        told = told_last(watching)
+    assert watching.steps.steps == counted + 4
+    (between,) = told.between
+    assert (between.kind, between.count) == ("inference", 1)

@@ -190,7 +190,7 @@ class Aggregator:
         for forward in forwards:
             seconds = forward.seconds
             self._early += is_early
-            if not is_early and not self._warm_up.takes(seconds):
+            if not is_early and not self._warm_up.takes(seconds, forward.ended):
                 if not self.is_warm:
                     groups.clear()
                     self._begin()

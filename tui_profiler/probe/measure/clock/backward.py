@@ -148,6 +148,11 @@ class Engine:
         """Tell of every pass that begins from now on; on any thread."""
         self._brief_thread = NOBODY
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a pass has begun and not ended, in a step that is recorded."""
+        return bool(self._under_way)
+
     def listen_to_roots(self, listener: RootsListener) -> None:
         """Tell of roots as well, as long as someone listens."""
         with _CHANGING:

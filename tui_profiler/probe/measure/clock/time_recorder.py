@@ -67,6 +67,10 @@ class TimeRecorder:
         marking = 0.0 if device is None else device.call_seconds
         self._device_totals = DeviceAggregator(nodes, model, marking)
         self._readings = CpuReadings(budget)
+        self.may_read = True
+        """Whether calls may be made to read what their thread uses."""
+        self.requested_readings = 0
+        """Forwards whose calls were made to, so far."""
         self._modes = Modes(clock.passes, is_on_gpu=clock.device is not None)
         self._compiled = Compiled()
         self._model = weakref.ref(model)
@@ -98,8 +102,9 @@ class TimeRecorder:
             if one.used:
                 self._readings.note(one.reading_seconds)
         self._readings.count(sum(not one.used for one in forwards))
-        if self.is_warm and self._readings.is_due:
+        if self.may_read and self.is_warm and self._readings.is_due:
             self._clock.read_calls_next()
+            self.requested_readings += 1
 
     def let_go(self) -> None:
         """Keep no module alive: the model may be gone before its next forward."""

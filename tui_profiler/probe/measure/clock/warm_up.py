@@ -9,6 +9,9 @@ WARMUP_FORWARDS = 10
 """After so many the model counts as warm, however unsteady it is."""
 WARMUP_SECONDS = 5.0
 """After so long as well: nobody waits half a minute for a first figure."""
+LEAST_FORWARDS = 3
+"""Forwards after which it also counts as warm, if ``WARMUP_SECONDS`` lie between the ends of the
+first and the last: in a training of slow steps forwards are rare."""
 THROUGHPUT_SECONDS = 5.0
 """Over how much of the latest running time a throughput is taken."""
 
@@ -27,18 +30,31 @@ class WarmUp:
         """Forwards before the steady state, so far."""
         self.is_over = False
         self._seconds = 0.0
+        self._ended: float | None = None
+        """Second at which the first one ended."""
         self._last: deque[float] = deque(maxlen=3)
 
-    def takes(self, seconds: float) -> bool:
-        """Say whether the next forward, which took so long, belongs to the warm-up."""
+    def takes(self, seconds: float, ended: float | None = None) -> bool:
+        """Return whether the next forward belongs to the warm-up.
+
+        Args:
+            seconds: that it took.
+            ended: second at which it ended; None where that does not matter.
+        """
         if self.is_over:
             return False
         self.forwards += 1
+        if ended is not None and self._ended is None:
+            self._ended = ended
+        elapsed = 0.0 if ended is None or self._ended is None else ended - self._ended
         self._seconds += seconds
         if self.forwards > 1:
             self._last.append(seconds)
         self.is_over = (
-            self._are_alike() or self.forwards >= WARMUP_FORWARDS or self._seconds >= WARMUP_SECONDS
+            self._are_alike()
+            or self.forwards >= WARMUP_FORWARDS
+            or self._seconds >= WARMUP_SECONDS
+            or (self.forwards >= LEAST_FORWARDS and elapsed >= WARMUP_SECONDS)
         )
         return True
 

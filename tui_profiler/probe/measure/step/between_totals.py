@@ -11,6 +11,7 @@ from tui_profiler.probe.measure.step.source_lines import Line, source_lines
 
 MOST_LINES = 1_000
 """Lines of the program that samples are counted of; those of others are left out."""
+_NOT_CALLED = Unknown("the model was not called there, or by another method than in steps")
 _NOT_COUNTED = Unknown("forwards in steps that are not recorded were not counted")
 
 
@@ -28,6 +29,11 @@ class _Total:
     """Of these."""
     call_seconds: float = 0.0
     lines: Counter[Line] = field(default_factory=Counter)
+
+    @property
+    def why_no_calls(self) -> Unknown:
+        """Why no forwards were counted."""
+        return _NOT_CALLED if self.known else _NOT_COUNTED
 
 
 class BetweenTotals:
@@ -82,8 +88,8 @@ class BetweenTotals:
             return Unknown("no step has ended")
         calls = per_step * self.steps
         for total in self._kinds.values():
-            if not total.known:
-                return _NOT_COUNTED
+            if not total.calls:
+                return total.why_no_calls
             calls += total.calls / total.known * total.count
         return calls / self.seconds
 
@@ -96,8 +102,10 @@ class BetweenTotals:
                 every=(total.last - total.first) / (total.count - 1) if total.count > 1 else 0.0,
                 seconds=total.seconds / total.count,
                 share=total.seconds / self.seconds if self.seconds else 0.0,
-                forwards=total.calls / total.known if total.known else _NOT_COUNTED,
-                forward_seconds=total.call_seconds / total.known if total.known else _NOT_COUNTED,
+                forwards=total.calls / total.known if total.calls else total.why_no_calls,
+                forward_seconds=(
+                    total.call_seconds / total.known if total.calls else total.why_no_calls
+                ),
                 data_seconds=total.data_seconds / total.count,
                 lines=source_lines(total.lines),
                 samples=total.lines.total(),

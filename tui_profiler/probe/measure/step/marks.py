@@ -235,6 +235,11 @@ class StepMarks:
         if before and not self._listeners:
             self._uninstall()
 
+    @property
+    def is_updating(self) -> bool:
+        """Whether a step of an optimizer has begun and not ended: a closure may take long."""
+        return bool(self._under_way)
+
     def optimizers(self) -> list[optimizer.Optimizer]:
         """Return those that have stepped while someone listened, and are there yet."""
         found = (one() for one, _ in [*self._stepped.values()])
@@ -496,13 +501,7 @@ def loader_settings(iterator: object) -> LoaderSettings | None:
     if not isinstance(workers, int):
         return None
     ahead = prefetch if isinstance(prefetch, int) else 0
-    batch = _attributes(kept.get("_index_sampler")).get("batch_size")
-    return LoaderSettings(
-        workers,
-        kept.get("_pin_memory") is True,
-        ahead if workers else 0,
-        batch if isinstance(batch, int) and batch > 0 else None,
-    )
+    return LoaderSettings(workers, kept.get("_pin_memory") is True, ahead if workers else 0)
 
 
 def optimizer_settings(stepped: object) -> OptimizerSettings:

@@ -63,7 +63,7 @@ from tui_profiler.probe.measure.step.line_shares import (
     RegionFinder,
     seconds_of_regions,
 )
-from tui_profiler.probe.measure.step.loader_iterators import MOST_LOADERS, Fetch
+from tui_profiler.probe.measure.step.loader_iterators import Fetch
 from tui_profiler.probe.measure.step.marks import MARKS, BriefTime
 from tui_profiler.probe.measure.step.outside_modules import (
     UNDIVIDED,
@@ -128,6 +128,8 @@ PEEKED_STEP_SECONDS = 5e-3
 steps that are not recorded: 3 us per step. In shorter ones, once something lay between steps."""
 MOST_CALLS = 2_000
 """Calls of the model between two steps that are kept apart; older ones are added up."""
+LEAST_PLAIN, PACED_SECONDS = 3, 0.2
+"""Recorded steps between two in which values or operators are read, if steps take that long."""
 LEAST_SLOW_STEPS, SLOW_SECONDS = 3, 3.0
 """Minimum number of steps before slow steps are reported, and seconds that they take together."""
 
@@ -515,6 +517,26 @@ class _Enders:
         self._counted.clear()
 
 
+class AfterSteps:
+    """Has what makes a step longer wait for ``LEAST_PLAIN`` recorded steps without it.
+
+    Only where steps take ``PACED_SECONDS`` or more: each of them would have it, if it was due by
+    the clock alone, and none would be in the means.
+    """
+
+    def __init__(self) -> None:
+        self._after = LEAST_PLAIN
+
+    def wait(self, training: "TrainingSteps") -> None:
+        """Wait for the next recorded steps."""
+        self._after = training.recorded + LEAST_PLAIN
+
+    def is_now(self, training: "TrainingSteps") -> bool:
+        """Return whether they have ended."""
+        self._after = min(self._after, training.recorded + LEAST_PLAIN)
+        return training.recorded >= self._after or training.usual_seconds < PACED_SECONDS
+
+
 class TrainingSteps:
     """The steps of one model's training.
 
@@ -545,6 +567,7 @@ class TrainingSteps:
         self._model = weakref.ref(model)
         self.values = ValueReader(self._index, budget)
         """Reads the values of steps, while that is wanted."""
+        self._values_due = AfterSteps()
         self._sampler = LineSampler(budget)
         self._waiting, self._brief, self._ends = _Waiting(), _BriefTimes(), _Ends()
         self._collectives: PendingCollectives | None = None
@@ -556,11 +579,10 @@ class TrainingSteps:
         self._since = 0.0
         """Second from which on ends of steps count."""
         self._loaders: deque[LoaderSettings] = deque(maxlen=LAST_BATCHES)
-        self._batch_of: dict[int, int] = {}
-        """Items in a whole batch, by number of the loader."""
         self._lengths = _Lengths()
         self._lines = LineShares()
-        self._between, self._totals = BetweenSteps(), BetweenTotals()
+        self._between = BetweenSteps()
+        self._totals = BetweenTotals()
         self._seen_from = 0.0
         """Second since which the model's calls are counted in the present step, where that began
         before."""
@@ -570,12 +592,12 @@ class TrainingSteps:
         """Seconds in each part of all recorded steps."""
         self._recorded_so_far = 0
         self._steps = self._dropped = 0
-        self._lately, self._slowest = _Lately(), 0.0
+        self._lately = _Lately()
+        self._slowest = 0.0
         self._slow: tuple[SlowStep, float] | None = None
         """With the second of ``time.perf_counter`` at which it began."""
-        self._is_new = False
-        self._trouble = ""
-        """Why the steps recorded last have no backward of modules, or not of all."""
+        self._is_new, self._trouble = False, ""
+        """``_trouble``: why the steps recorded last have no backward of modules, or not of all."""
         self._unmarked = ""
         """Why nodes were not marked since."""
         self._is_timed = False
@@ -604,9 +626,29 @@ class TrainingSteps:
         return self._recorder.is_driving
 
     @property
+    def usual_seconds(self) -> float:
+        """Median of the last steps; 0 while unknown."""
+        return self._lengths.p50
+
+    @property
+    def recorded(self) -> int:
+        """Steps that were recorded, and in which nothing else was done."""
+        return self._recorded_so_far
+
+    @property
     def steps(self) -> int:
         """Steps that have ended so far."""
         return self._steps
+
+    def is_in_pace(self, now: float) -> bool:
+        """Return whether a step is under way that takes no longer than others may.
+
+        Args:
+            now: second of ``time.perf_counter``.
+        """
+        if self._before is None or not self._recorder.is_driving:
+            return False
+        return not self._lengths or now - self._before.at <= LONG_FACTOR * self._lengths.p50
 
     @property
     def lacks_forwards(self) -> bool:
@@ -764,9 +806,6 @@ class TrainingSteps:
                     self._enders.add(one.subject)
                 case LoaderSettings():
                     self._loaders.append(one.settings)
-                    batch = one.settings.batch
-                    if one.fetch is not None and batch and len(self._batch_of) < MOST_LOADERS:
-                        self._batch_of[one.fetch.fetcher.loader] = batch
 
     def skip(self) -> None:
         """Forget what was told since the last end of a step that was added up."""
@@ -1047,8 +1086,7 @@ class TrainingSteps:
         lines = _samples_in(division, told.samples, regions)
         if end.values is None and self._is_slow(seconds):
             self._note_slow(self._steps + 1, before, end, division, lines, gaps)
-        self._steps += 1
-        self._is_new = True
+        self._steps, self._is_new = self._steps + 1, True
         if end.is_recorded:
             self._lately.note(told, end.thread)
         own = self._without_wait(seconds, division, spans)
@@ -1056,6 +1094,7 @@ class TrainingSteps:
         # What a step that is in no mean did is no part of the mean: an evaluation, a checkpoint.
         self._lines.add(lines if seconds <= self._lengths.usual else ())
         if end.values is not None:
+            self._values_due.wait(self)
             self.values.add(end.values, told.forwards, self._steps, now)
         if not end.is_recorded or told.is_windowed or end.values is not None:
             return
@@ -1097,7 +1136,6 @@ class TrainingSteps:
             "traced": sum(one.as_traced for one in told.forwards),
             "recompute": times.recompute,
             **self._given(told.forwards),
-            **self._fetched(spans),
         }
         figures.update(division.seconds.items())
         figures |= _region_figures(division, regions, told.forwards, end.thread)
@@ -1129,7 +1167,7 @@ class TrainingSteps:
             recorder.ends_at = ender
             if self._enders.were_parts(ender):
                 self._begin_anew()
-        elif "backward" in self._seen and not self._optimizers:
+        elif "backward" in self._seen and not self._optimizers and not MARKS.is_updating:
             recorder.ends_at = None
         if self._before is None:
             return
@@ -1159,7 +1197,7 @@ class TrainingSteps:
             self._sampler.start(recorder.thread, self._forward_code)
         if self._set.steps >= LEAST_STEPS:
             self._sampler.other_share = self._set.mean("other") / self._set.mean("seconds")
-        if recorder.is_driving and recorder.next_values is None:
+        if recorder.is_driving and recorder.next_values is None and self._values_due.is_now(self):
             recorder.next_values = self.values.next_step(self._model(), now)
             if recorder.next_values is not None:
                 recorder.decide_next()
@@ -1167,7 +1205,8 @@ class TrainingSteps:
     @property
     def _is_between(self) -> bool:
         """Whether an evaluation or inference is under way, as far as it is known."""
-        return any(not one.is_grad for one in self._waiting.calls)
+        calls = (*self._waiting.calls, *map(_as_call, self._waiting.forwards))
+        return any(not one.is_grad for one in calls)
 
     def _begin_anew(self) -> None:
         """Drop the steps so far: they ended where now none does, so they were none."""
@@ -1339,25 +1378,7 @@ class TrainingSteps:
             return traced if isinstance(traced, Unknown) else _NO_ITEMS[what]
         if self._set.steps < LEAST_STEPS and mean("traced") < mean("forwards"):
             return _TOO_FEW_INPUTS
-        return mean(what) * self._share_fetched()
-
-    def _fetched(self, spans: Iterable[Span]) -> dict[FigureName, float]:
-        """Return the items of the batches that loaders gave in a step, where all are known."""
-        fetches = [one.fetch for one in spans if one.fetch is not None and not one.fetch.is_over]
-        batches = [self._batch_of.get(one.fetcher.loader, 0) for one in fetches]
-        return {"fetched": sum(batches)} if batches and all(batches) else {"fetched unknown": 1.0}
-
-    def _share_fetched(self) -> float:
-        """Return the share of the items of all forwards that are not of a batch given before.
-
-        A discriminator has the batch and what is made of it, a network with two views has it twice.
-        One forward has each of its items once, whatever the loader calls an item.
-        """
-        mean = self._set.mean
-        items, forwards, fetched = mean("items"), mean("forwards"), mean("fetched")
-        if not items or forwards <= 1.0 or mean("fetched unknown") or fetched >= items:
-            return 1.0
-        return max(fetched / items, 1.0 / forwards)
+        return mean(what)
 
     def _items_error(self, what: Literal["items", "tokens"]) -> float:
         """Return half a 95 % interval of items or tokens of a step, as a share of them."""
