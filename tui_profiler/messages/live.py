@@ -154,6 +154,27 @@ class CacheCeiling(Part, frozen=True):
     """None where it was not measured."""
 
 
+class KernelCosts(Part, frozen=True):
+    """What kernels that advice speaks of cost on a processor: CPU time of one thread, measured."""
+
+    page_fault_seconds: Figure
+    """Of the first write to a page, and of giving the page back."""
+    page_bytes: int
+    """Size of a page."""
+    autograd_seconds: Figure
+    """What a small operator takes longer where autograd records it than in inference mode."""
+    no_grad_seconds: Figure
+    """What a small operator takes longer under ``no_grad`` than in inference mode."""
+    int8_call_seconds: Figure
+    """What a linear operator with dynamic quantisation takes longer, on next to no data."""
+    int8_speedup: Figure
+    """Time of a large product in float32 / that of one with dynamic quantisation."""
+    depthwise_speedup: Figure
+    """Time of a depthwise convolution in NCHW / that in channels-last, in the caches."""
+    convolution_speedup: Figure
+    """Time of a dense convolution in NCHW / that in channels-last, in the caches."""
+
+
 class Ceilings(OnWire, frozen=True):
     """This machine's own roofs."""
 
@@ -182,6 +203,8 @@ class Ceilings(OnWire, frozen=True):
     waits_from: str = ""
     """Where waiting for a core was read: ``schedstat``, or ``wall time less CPU time`` where the
     kernel has no such file; empty where nothing waits for a core, as on a GPU."""
+    kernels: KernelCosts | None = None
+    """None on a GPU, and in recordings of older versions."""
 
 
 class RunModel(OnWire, frozen=True):

@@ -101,7 +101,12 @@ def kept_files(folder: Path) -> list[Path]:
 
 
 def test_every_dtype_has_a_rate_or_a_reason(measured: Ceilings) -> None:
-    assert [one.dtype for one in measured.compute] == ["float32", "bfloat16", "float16"]
+    assert [one.dtype for one in measured.compute] == [
+        "float32",
+        "bfloat16",
+        "float16",
+        "float64",
+    ]
     for one in measured.compute:
         rate = one.flops_per_second
         assert rate.reason if isinstance(rate, Unknown) else rate > 1e7
@@ -303,7 +308,8 @@ def test_only_what_is_not_good_enough_is_measured_again(
     assert found.seconds > 0
     assert isinstance(found.op_seconds, float)
     assert found.op_seconds < 1.0
-    assert (found.compute, found.bytes_per_second) == (doubtful.compute, 2e9)
+    assert found.compute[: len(doubtful.compute)] == doubtful.compute
+    assert found.bytes_per_second == 2e9
 
 
 def test_a_machine_that_stays_busy_is_tried_at_most_every_ten_minutes(

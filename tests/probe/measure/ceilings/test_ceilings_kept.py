@@ -112,14 +112,15 @@ def test_a_roof_that_cannot_be_measured_here_is_tried_three_times_and_then_rests
 ) -> None:
     """A dtype that this release measures no more: what was kept of it stays, and stays bad."""
     old = made()
-    kept = replace(old, compute=(*old.compute, Ceiling("float64", 50e9, BAD)))
+    kept = replace(old, compute=(*old.compute, Ceiling("complex64", 50e9, BAD)))
     file = keep(tmp_path, kept)
     for tries in range(2, ceilings.MOST_TRIES + 1):
         found = ceilings.ceilings("cpu", THREADS, tmp_path)
-        assert found.compute == kept.compute
+        assert found.compute[: len(kept.compute)] == kept.compute
         assert tries_in(file) == tries
     stamp = file.stat().st_mtime_ns
-    assert ceilings.ceilings("cpu", THREADS, tmp_path).compute == kept.compute
+    found = ceilings.ceilings("cpu", THREADS, tmp_path)
+    assert found.compute[: len(kept.compute)] == kept.compute
     assert file.stat().st_mtime_ns == stamp
 
 

@@ -31,6 +31,7 @@ from msgspec.structs import replace
 
 from tui_profiler import messages
 from tui_profiler.probe.measure.ceilings.core_timing import MOST_BUSY
+from tui_profiler.probe.measure.ceilings.kernels import kernel_costs
 from tui_profiler.probe.measure.ceilings.roofs import (
     cache_rounds,
     convolution_rounds,
@@ -52,7 +53,7 @@ from tui_profiler.probe.measure.devices.machine import allowed_cores, caches, pr
 from tui_profiler.system.files import private_directory, write_private
 from tui_profiler.system.real_time import perf_counter, process_time, time
 
-DTYPES = ("float32", "bfloat16", "float16")
+DTYPES = ("float32", "bfloat16", "float16", "float64")
 MEMORY, OPERATOR = "memory", "operator"
 MOST_TRIES = 3
 REST_SECONDS = 600.0
@@ -63,7 +64,7 @@ LEAST_RAISED = 1.05
 _WIDE = "float32"
 _BEST = 2
 """Of ``_rank``."""
-_METHOD = "rounds and convolutions, copies past the caches"
+_METHOD = "rounds and convolutions, copies past the caches, kernels, float64"
 """Of measuring: figures that were measured otherwise are not read."""
 
 
@@ -162,7 +163,8 @@ def _measure_and_keep(
             torch.set_num_threads(found_threads)
     if before is not None:
         measured = merged(before.ceilings, measured)
-    measured = plausible(measured)
+    kernels = before.ceilings.kernels if before is not None and not every else None
+    measured = replace(plausible(measured), kernels=kernels or kernel_costs(device))
     _keep(device, threads, folder, measured, before, refused)
     return measured
 
