@@ -44,6 +44,9 @@ class WindowTimes(OnWire, frozen=True):
     """float32: of them, in compiled code, in operators that no node stands for, and in calling
     those that one does: an operator may choose another, which is what was traced."""
     regions: tuple[Region, ...] = ()
+    host_shares: tuple[float, ...] | None = None
+    """Share of the root's time in which no operator ran, of the last windows in which the thread
+    hardly waited for a core, oldest first. None in recordings of older versions."""
 
 
 class DeviceTimes(OnWire, frozen=True):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from itertools import pairwise
 from types import ModuleType
 
 import pytest
@@ -20,6 +22,7 @@ from tui_profiler.probe.measure.operators.windows import (
     FIRST_WINDOWS,
     OperatorWindows,
     pause_seconds,
+    waited_seconds,
 )
 from tui_profiler.probe.torch_compat import kineto
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
@@ -261,6 +264,48 @@ def test_windows_open_a_third_as_often_after_the_first_eight() -> None:
         assert found == pause_seconds(cost, 0.003, windows_so_far)
     assert pause_seconds(0.01, 0.02, 7) == pytest.approx(0.01 / (0.02 * BUDGET))
     assert pause_seconds(0.01, 0.02, 8) == pytest.approx(0.01 / (0.02 * BUDGET_LATER))
+
+
+def test_windows_tell_the_share_of_python_of_each_that_hardly_waited() -> None:
+    """Beside busy programs some wait: they are in no share, and the others stay."""
+    model, x = nn.Sequential(nn.Linear(4, 4)), torch.zeros(1, 4)
+    clock = ModuleClock(model)
+    windows = OperatorWindows(trace(model, (Inputs(args=(x,)),)).nodes, model, 0.003)
+    spins = 0.02
+
+    def forward() -> float:
+        began = time.perf_counter()
+        model(x)
+        return time.perf_counter() - began
+
+    class Spins(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            until = time.thread_time() + spins
+            while time.thread_time() < until:
+                pass
+            return super().forward(x)
+
+    model[0].__class__ = Spins
+    clock.install()
+    shares: list[tuple[float, ...]] = []
+    try:
+        for _ in range(24):
+            windows.run(clock, forward, 1.0, 0.0)
+            if windows.times is not None:
+                assert windows.times.host_shares is not None
+                shares.append(windows.times.host_shares)
+    finally:
+        clock.uninstall()
+    assert len(shares) == 23, "the first one sets the profiler up"
+    assert all(len(later) - len(one) in (0, 1) for one, later in pairwise(shares[:16]))
+    assert max(map(len, shares)) <= 16
+    assert all(share > 0.9 for share in shares[-1])
+
+
+def test_waiting_of_this_thread_only_grows() -> None:
+    before = waited_seconds()
+    torch.ones(1000).sum()
+    assert 0 <= before <= waited_seconds()
 
 
 def test_no_window_is_opened_while_another_profiler_runs() -> None:

@@ -5,8 +5,11 @@ part of the budget. The first one is for warming up: it sets up torch's profiler
 In each, a forward that is short runs once beforehand: the window is opened with cold caches.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from msgspec.structs import replace
 from torch import nn
 
 from tui_profiler.messages import MemoryWindow, Node, OperatorTimes
@@ -25,6 +28,12 @@ FIRST_SECONDS = 0.5
 SHORT_SECONDS = 0.02
 LEAST_SECONDS = 1.0
 MOST_SECONDS = 600.0
+MOST_WAITING = 0.05
+"""Share of a window that its thread may wait for a core: in a longer wait it may be that of an
+operator or of Python, which the window does not tell apart."""
+_WINDOWS_KEPT = 16
+_SCHEDSTAT = Path("/proc/thread-self/schedstat")
+_ROOT = 0
 
 
 class OperatorWindows:
@@ -57,6 +66,7 @@ class OperatorWindows:
         self._next = now() + FIRST_SECONDS
         self._is_warm = False
         self._windows = 0
+        self._host_shares: deque[float] = deque(maxlen=_WINDOWS_KEPT)
         self.why_none = ""
         """Why no more windows are opened; empty while they are."""
         self.times: WindowTimes | None = None
@@ -97,11 +107,17 @@ class OperatorWindows:
             with Window(with_memory=with_memory) as window:
                 if usual_seconds < SHORT_SECONDS:
                     spent = forward()
+                waited = waited_seconds()
                 seconds = forward()
+                waited = waited_seconds() - waited
             recorded = clock.take()
             if recorded and self._is_warm:
                 self._operators.add(recorded[-1], window.seen)
-                self.times = self._operators.window_times(at)
+                times = self._operators.window_times(at)
+                share = _host_share(times)
+                if share is not None and waited <= MOST_WAITING * seconds:
+                    self._host_shares.append(share)
+                self.times = replace(times, host_shares=tuple(self._host_shares))
             if recorded and with_memory and self._held is not None:
                 self.memory = self._operators.memory_window(at, recorded[-1], window, self._held())
         except WindowError as error:
@@ -124,6 +140,24 @@ class OperatorWindows:
         self.pause_seconds = pause_seconds(self.cost_seconds, self._budget, self._windows)
         self._next = self._now() + self.pause_seconds
         return message
+
+
+def waited_seconds() -> float:
+    """Return how long this thread waited for a core so far; 0 where the kernel does not count."""
+    try:
+        return int(_SCHEDSTAT.read_bytes().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def _host_share(times: WindowTimes) -> float | None:
+    """Return the share of the root's time in which no operator ran."""
+    nodes = memoryview(times.nodes).cast("I").tolist()
+    if _ROOT not in nodes:
+        return None
+    at = nodes.index(_ROOT)
+    seconds, host = (memoryview(one).cast("f")[at] for one in (times.seconds, times.host))
+    return min(max(host / seconds, 0.0), 1.0) if seconds > 0 else None
 
 
 def pause_seconds(cost_seconds: float, budget: float, windows: int) -> float:
