@@ -19,6 +19,7 @@ from tui_profiler.messages import (
     Ceilings,
     Edges,
     Environment,
+    KernelCosts,
     ModelFacts,
     Nodes,
     TraceStarted,
@@ -27,6 +28,17 @@ from tui_profiler.messages import (
 from tui_profiler.session import EMPTY, Session, apply
 
 WIDE, BF16, F16, COPY, CALL = 4e11, 1.6e12, 4e11, 2e10, 5e-6
+FAULT = 2e-6
+KERNELS = KernelCosts(
+    page_fault_seconds=FAULT,
+    page_bytes=4096,
+    autograd_seconds=4e-6,
+    no_grad_seconds=5e-7,
+    int8_call_seconds=1e-5,
+    int8_speedup=4.0,
+    depthwise_speedup=1.5,
+    convolution_speedup=1.25,
+)
 CEILINGS = Ceilings(
     "cpu",
     2,
@@ -35,6 +47,7 @@ CEILINGS = Ceilings(
     CALL,
     0.0,
     0.0,
+    kernels=KERNELS,
 )
 
 

@@ -6,6 +6,7 @@ Trees come from real traces; times are given, so that every share can be worked 
 from __future__ import annotations
 
 import pytest
+import torch
 from msgspec.structs import replace
 from torch import nn
 
@@ -23,6 +24,7 @@ from tests.findings.made import (
 from tests.machine_session import measured as with_energy_counted
 from tests.small_model import SAMPLE, operator_times
 from tui_profiler.findings import CHECKS, findings
+from tui_profiler.findings.evidence.finding import Gain, gain_text, whole_text
 from tui_profiler.messages import (
     ParametersDone,
     ParametersStarted,
@@ -48,13 +50,40 @@ def test_every_finding_names_evidence_nodes_and_how_it_was_computed():
         assert all(0 <= node < len(session.tree) for node in one.nodes)
         assert all(gain.formula for gain in one.gains)
         assert (one.trial is None) == bool(one.why_no_trial)
-        assert CHECKS[one.kind](session) == one
-    estimates = [
-        one.gain.share
-        for one in every
-        if isinstance(one.gain.share, float) and one.gain.of == "time" and not one.gain.is_bound
-    ]
-    assert estimates == sorted(estimates, reverse=True)
+        alone = CHECKS[one.kind](session)
+        assert alone is not None
+        assert set(one.gains) <= set(alone.gains)
+    times = [one.gain.likely for one in every if one.gain.rank[:2] == (1, False)]
+    assert times == sorted(times, reverse=True)
+
+
+def test_a_bound_counts_half_and_is_of_a_group_of_its_own() -> None:
+    bound, likely = Gain("time", 0.3, "", is_bound=True), Gain("time", 0.2, "", low=0.1, high=0.3)
+    assert (bound.least, bound.likely, bound.most) == (0.0, 0.15, 0.3)
+    assert (likely.least, likely.likely, likely.most) == (0.1, 0.2, 0.3)
+    assert likely.rank < bound.rank < Gain("time", 0.2, "", is_bound=True).rank
+
+
+def test_a_range_is_shown_with_both_ends() -> None:
+    assert gain_text(Gain("time", 0.08, "", "estimated", low=0.052, high=0.12)) == "5.2 to 12 %"
+    assert gain_text(Gain("time", 0.08, "", "estimated", low=0.0799, high=0.0801)) == "~8.0 %"
+    assert gain_text(Gain("time", 0.2, "", is_bound=True)) == "≤20 %"
+    assert whole_text(Gain("time", 0.2, "", per="step")) == "time per step"
+    assert whole_text(Gain("memory", 0.2, "")) == "peak memory"
+
+
+def test_what_saves_less_than_a_hundredth_or_next_to_no_memory_is_not_listed() -> None:
+    net = nn.Sequential(nn.Linear(16, 16), nn.Identity())
+    for seconds, is_listed in ((1.2e-6, True), (0.8e-6, False)):
+        session = timed(on_paper(net, ROW), {"": 1e-4, "0": 9e-5, "1": seconds})
+        kinds = {one.kind for one in findings(session)}
+        assert ("remove-dropout-identity" in kinds) is is_listed
+    wide = on_paper(nn.Sequential(nn.ReLU(), nn.ReLU()), torch.zeros(64, 1024))
+    assert "peak-activations" in {one.kind for one in findings(wide)}
+    # Half of 0.5 MiB is no room on a machine with more than 256 MiB.
+    for total, is_listed in ((2**26, True), (2**33, False)):
+        machine = apply(wide, replace(SAMPLE, memory_total_bytes=total))
+        assert ("peak-activations" in {one.kind for one in findings(machine)}) is is_listed
 
 
 def test_a_gain_of_time_is_one_of_energy_where_energy_was_counted() -> None:

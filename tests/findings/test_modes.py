@@ -25,7 +25,7 @@ from tests.findings.made import (
     with_host,
 )
 from tests.findings.test_all_findings import looked_at
-from tests.findings.test_findings import ByHand, Remembers
+from tests.findings.test_findings import ByHand, Remembers, with_faults
 from tests.findings.test_step_findings import ADVISED
 from tests.findings.test_without_trial import Extra, Widens
 from tests.machine_session import measured as with_energy_counted
@@ -92,6 +92,8 @@ HOLDS_IN: dict[Kind, str] = {
     "fuse-activation": "both",
     "peak-activations": "inference",
     "upcast": "both",
+    "slow-dtype": "both",
+    "reuse-memory": "both",
     "alignment": "both",
     "pruning": "inference",
     "quantise-weights": "inference",
@@ -262,6 +264,8 @@ def applies() -> dict[Kind, Session]:
     odd_layer = nn.Sequential(nn.Linear(64, 1001, bias=False)).bfloat16()
     odd = on_paper(odd_layer, torch.zeros(4, 64, dtype=torch.bfloat16))
     odd = timed(odd, {"": 1e-3, "0": 9e-4}, {"0/0": 8e-4})
+    double = torch.zeros(64, 256, dtype=torch.double)
+    precise = on_paper(nn.Sequential(nn.Linear(256, 256).double()), double)
     q, mask = torch.zeros(2, 4, 32, 16), torch.zeros(32, 32)
     new, past = torch.zeros(1, 2, 1, 8), torch.zeros(1, 2, 63, 8)
     values = looked_at(timed(on_paper(small, ROW), {"": 1e-3, "0": 8e-4}), is_random=False)
@@ -297,8 +301,25 @@ def applies() -> dict[Kind, Session]:
         ),
         "first-nan": apply(on_paper(small, ROW), model_values(nan_node=1)),
         "unused-parameters": on_paper(Extra(extra=True), ROW),
-        "fuse-activation": timed(all_times(on_paper(gelu, ROW), 1e-5), {"": 1e-3, "0": 1e-4}),
+        "fuse-activation": timed(all_times(on_paper(gelu, ROW), 2e-5), {"": 1e-3, "0": 1e-4}),
         "peak-activations": on_paper(convolution, torch.zeros(2, 3, 64, 64)),
+        "slow-dtype": apply(
+            timed(precise, {"": 1e-2, "0": 9e-3}),
+            replace(
+                CEILINGS,
+                compute=(
+                    *CEILINGS.compute,
+                    replace(CEILINGS.compute[0], dtype="float64", flops_per_second=5e9),
+                ),
+            ),
+        ),
+        "reuse-memory": with_faults(
+            timed(
+                all_times(on_paper(nn.Sequential(nn.ReLU()), torch.zeros(512, 1024)), 1e-3),
+                {"": 1e-2},
+            ),
+            1000.0,
+        ),
         "upcast": timed(all_times(on_paper(Widens(torch.float32), rows), 1e-4), {"": 1e-3}),
         "alignment": on_device(odd, "cuda:0"),
         "pruning": values,

@@ -5,10 +5,15 @@ Each test starts from a session in which the kind applies: of a real trace, with
 
 from __future__ import annotations
 
+from array import array
+
 import msgspec
 import pytest
+import torch
 from msgspec.structs import replace
+from torch import nn
 
+from tests.findings.made import on_paper, timed, with_host
 from tests.findings.test_modes import applies
 from tests.small_model import SAMPLE
 from tui_profiler.findings import CHECKS
@@ -154,3 +159,29 @@ def test_every_field_of_a_session_is_a_fact_or_of_a_quantity() -> None:
     of_step = {path.removeprefix(prefix).split(".")[0] for path in paths if path.startswith(prefix)}
     assert not of_step & OF_THE_SET
     assert of_step | OF_THE_SET == {one.name for one in msgspec.structs.fields(TrainingStep)}
+
+
+def test_times_without_waiting_hold_where_every_call_read_it() -> None:
+    """Half of each forward was waiting: wall times are unknown, times without it are not."""
+    net = nn.Sequential(nn.Linear(1024, 1024, bias=False))
+    session = timed(on_paper(net, torch.zeros(1, 1024)), {"": 2e-3, "0": 1.8e-3})
+    assert session.tick is not None
+    waits = ThreadTime(2e-3, 1e-3, 1e-3, 0.0, 0.0, 0.0, 0.0)
+    blind = apply(session, replace(session.tick, thread=waits))
+    read = array("f", [1e-3, 9e-4]).tobytes()
+    tick = replace(session.tick, thread=waits, unwaited_per_forward=read)
+    own = array("f", [1e-4, 9e-4]).tobytes()
+    reads = apply(session, replace(tick, own_unwaited_per_forward=own, **_cpu(read, own)))
+    alone = timed(on_paper(net, torch.zeros(1, 1024)), {"": 1e-3, "0": 9e-4})
+    expected = CHECKS["int8-dynamic"](alone)
+    found = CHECKS["int8-dynamic"](reads)
+    assert expected is not None
+    assert found is not None
+    assert found.gain.low == pytest.approx(expected.gain.low, rel=1e-5)
+    assert found.gain.high == pytest.approx(expected.gain.high, rel=1e-5)
+    withheld = CHECKS["compile"].answer(with_host(blind, 1e-3, 2e-3))
+    assert isinstance(withheld, Withheld)
+
+
+def _cpu(whole: bytes, own: bytes) -> dict[str, bytes]:
+    return {"cpu_per_forward": whole, "own_cpu_per_forward": own}

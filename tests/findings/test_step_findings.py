@@ -330,7 +330,7 @@ def wide_step(**change: object) -> Session:
 def test_beside_those_of_a_step_gains_of_a_forward_are_its_share_of_the_step() -> None:
     layers = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Tanh())
     forward = with_host(timed(on_paper(layers, torch.zeros(4, 16)), {"": 1e-3}), 4e-4, 1e-3)
-    alone = {one.kind: one.gain for one in findings(apply(forward, TRAINS))}
+    alone = {one.kind: one.gain for one in findings(forward)}
     step = training_step(step_parts(forward=0.001, backward=0.003, optimizer=0.006), 0.01)
     times = {"nodes": bytes(4), "forward": column(0.001), "own_forward": column(0.001)}
     times |= {"backward": column(0.003), "own_backward": column(0.003)}
@@ -340,8 +340,14 @@ def test_beside_those_of_a_step_gains_of_a_forward_are_its_share_of_the_step() -
     for kind in ("compile", "host-overhead"):
         assert known(beside[kind].share) == pytest.approx(0.1 * (known(alone[kind].share) or 0))
         assert "forwards are 10 % of the step" in beside[kind].formula
+        assert (alone[kind].per, beside[kind].per) == ("forward", "step")
     assert beside["optimizer-loop"].share == pytest.approx(0.6)
     assert "of the step" not in alone["compile"].formula
+    # Before a step was recorded their share of it is not known.
+    early = {one.kind: one.gain for one in findings(apply(forward, TRAINS))}
+    assert early["compile"].share == Unknown(
+        "its share of the step is not known: no training step was recorded"
+    )
 
 
 @pytest.mark.parametrize("passes", [10, 100])
@@ -354,7 +360,8 @@ def test_autocast_of_a_step_is_predicted_by_the_roofs_and_names_its_share(passes
     explained = min(forward, 0.1) + min(2 * forward, 0.3)
     # Weights are read in 4 bytes and written in 2, at 20 GB/s; their gradients likewise.
     casts = passes * 2 * 2**20 * 6 / 2e10
-    assert one.gain.share == pytest.approx(0.75 * explained - casts)
+    assert one.gain.low == pytest.approx(0.75 * explained - casts)
+    assert one.gain.high == pytest.approx(0.75 * 0.4 - casts)
     assert figure(one, "their share of the step") == pytest.approx(0.4)
     assert figure(one, "casting weights") == pytest.approx(casts)
     assert "of 400 ms in these layers, of 1.00 s per step" in one.gain.formula

@@ -140,12 +140,12 @@ def test_weights_that_a_fused_operator_reads_are_used():
 
 def test_an_activation_after_a_product_is_found():
     net = nn.Sequential(nn.Linear(16, 16), nn.GELU(), nn.LayerNorm(16), nn.GELU())
-    session = timed(all_times(on_paper(net, ROW), 1e-5), {"": 1e-3, "0": 1e-4})
+    session = timed(all_times(on_paper(net, ROW), 2e-5), {"": 1e-3, "0": 1e-4})
     one = found("fuse-activation", session)
     assert one is not None
     assert len(one.nodes) == 1, "the second reads a norm"
     assert one.gain.is_bound
-    assert one.gain.share == pytest.approx(1e-2, rel=1e-4)
+    assert one.gain.share == pytest.approx(2e-2, rel=1e-4)
     other = nn.Sequential(nn.LayerNorm(16), nn.GELU())
     assert found("fuse-activation", all_times(on_paper(other, ROW), 1e-5)) is None
 

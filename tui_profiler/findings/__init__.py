@@ -1,21 +1,23 @@
 """Findings of a session: a function per kind, none with state."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from tui_profiler.figures import units
 from tui_profiler.figures.units import energy
-from tui_profiler.findings.evidence.finding import Check, Finding, Gain, Kind, Withheld
-from tui_profiler.findings.evidence.time_share import NO_TIME, NO_TIMES
-from tui_profiler.findings.evidence.training_step import share_of_step, usable_step
+from tui_profiler.findings.evidence.finding import Check, Finding, Gain, Kind, Per, Withheld
+from tui_profiler.findings.evidence.memory import LEAST_OF_DEVICE, device_bytes, peak_of
+from tui_profiler.findings.evidence.time_share import LEAST_SHARE, NO_TIME, NO_TIMES
+from tui_profiler.findings.evidence.training_step import share_of_step, usable_step, why_no_advice
 from tui_profiler.findings.execution.autocast import bf16_autocast, fp16_autocast
 from tui_profiler.findings.execution.compile import compile_model
 from tui_profiler.findings.execution.compiled import graph_breaks, recompiles
 from tui_profiler.findings.execution.host import host_overhead, input_idle
 from tui_profiler.findings.execution.inference_mode import inference_mode
 from tui_profiler.findings.execution.larger_batch import larger_batch
+from tui_profiler.findings.execution.reuse_memory import reuse_memory
 from tui_profiler.findings.execution.synchronise import synchronise
 from tui_profiler.findings.execution.threads import threads
 from tui_profiler.findings.execution.training import (
@@ -34,11 +36,14 @@ from tui_profiler.findings.model.int8_dynamic import int8_dynamic
 from tui_profiler.findings.model.no_ops import fold_conv_bn, remove_dropout_identity
 from tui_profiler.findings.model.operators import alignment, channels_last, fuse_activation, upcast
 from tui_profiler.findings.model.peak_activations import peak_activations
+from tui_profiler.findings.model.slow_dtype import slow_dtype
 from tui_profiler.findings.model.weights import pruning, quantise_weights, unused_parameters
-from tui_profiler.messages import Unknown
+from tui_profiler.messages import Unknown, known
 from tui_profiler.queries.cost.energy import forward_energy
+from tui_profiler.queries.forward.generation import phase_shares
 from tui_profiler.queries.time.forward_kinds import is_mixed
 from tui_profiler.queries.time.modes import is_training, runs_own_steps
+from tui_profiler.queries.training import step_costs
 from tui_profiler.session import Session
 
 CHECKS: dict[Kind, Check] = {
@@ -74,6 +79,8 @@ CHECKS: dict[Kind, Check] = {
         fuse_activation,
         peak_activations,
         upcast,
+        slow_dtype,
+        reuse_memory,
         alignment,
         pruning,
         quantise_weights,
@@ -142,9 +149,10 @@ def conclusions(session: Session) -> Conclusions:
     """Return every finding that applies, and why others are withheld."""
     answers = [check.answer(session) for check in CHECKS.values()]
     found = [_with_reason(one) for one in answers if isinstance(one, Finding)]
-    found = _of_steps(session, _with_energy(session, found))
+    found = _of_what_is_waited_for(session, _with_energy(session, found))
+    kept = filter(None, (_worth_trying(session, finding) for finding in found))
     return Conclusions(
-        tuple(sorted(found, key=lambda one: one.gain.rank)),
+        tuple(sorted(kept, key=lambda one: one.gain.rank)),
         tuple(one for one in answers if isinstance(one, Withheld)),
     )
 
@@ -170,30 +178,92 @@ def _with_reason(finding: Finding) -> Finding:
     return replace(finding, gains=tuple(gains))
 
 
-def _of_steps(session: Session, found: list[Finding]) -> list[Finding]:
-    """Return the findings; beside those of a step, those of a forward with their share of it.
+def _of_what_is_waited_for(session: Session, findings: list[Finding]) -> list[Finding]:
+    """Return the findings with time as a share of what the user of the program waits for.
 
-    Where a worker runs the steps they stay of a forward, as their trials are.
+    In training it is the step, in generation the request, else the forward.
+    """
+    of_step = [_of_step(one) for one in findings if one.is_of_step]
+    others = [one for one in findings if not one.is_of_step]
+    if is_training(session):
+        return of_step + _of_steps(session, others)
+    return of_step + _of_requests(session, others)
+
+
+def _of_step(finding: Finding) -> Finding:
+    gains = (replace(one, per="step") if one.of == "time" else one for one in finding.gains)
+    return replace(finding, gains=tuple(gains))
+
+
+def _of_steps(session: Session, findings: list[Finding]) -> list[Finding]:
+    """Return findings of a forward with their share of the step that it is a part of.
+
+    Before steps were recorded their share is not known. Of steps on paper a gain stays that of a
+    forward, and says so.
     """
     step, training = usable_step(session), session.training
     root = training.of(0) if training is not None else None
-    if step is None or root is None or not is_training(session) or runs_own_steps(session):
-        return found
-    part = share_of_step(step, root.forward)
-    return [one if one.is_of_step else _of_step(one, part) for one in found]
+    if step is not None and root is not None:
+        part = share_of_step(step, root.forward)
+        words = (
+            f"forwards are {units.share(part)} of the step; what it saves in the backward is not"
+            " known"
+        )
+        return [_scaled(one, part, "step", words) for one in findings]
+    if training is None and runs_own_steps(session):
+        return findings
+    why = why_no_advice(session) or "no training step was recorded"
+    unknown = Unknown(f"its share of the step is not known: {why}")
+    return [_with_time(one, lambda gain: replace(gain, share=unknown)) for one in findings]
 
 
-def _of_step(finding: Finding, part: float) -> Finding:
-    words = (
-        f"forwards are {units.share(part)} of the step; what it saves in the backward is not known"
-    )
+def _of_requests(session: Session, findings: list[Finding]) -> list[Finding]:
+    """Return findings of a forward with their share of the request that it is a part of."""
+    seen, tree = session.generation, session.tree
+    parts = dict(phase_shares(seen)) if seen is not None and tree is not None else {}
+    part = parts.get(tree.phase) if tree is not None else None
+    if tree is None or part is None:
+        return findings
+    words = f"{tree.phase} is {units.share(part)} of a request"
+    return [_scaled(one, part, "request", words) for one in findings]
+
+
+def _scaled(finding: Finding, part: float, per: Per, words: str) -> Finding:
+    def scaled(gain: Gain) -> Gain:
+        return gain.scaled(part, per, f"{gain.formula}; {words}")
+
+    return _with_time(finding, scaled)
+
+
+def _with_time(finding: Finding, change: Callable[[Gain], Gain]) -> Finding:
+    """Return a finding with its known gains of time per forward changed."""
     gains = (
-        replace(gain, share=gain.share * part, formula=f"{gain.formula}; {words}")
-        if gain.of == "time" and not isinstance(gain.share, Unknown)
-        else gain
-        for gain in finding.gains
+        change(one)
+        if one.of == "time" and one.per == "forward" and not isinstance(one.share, Unknown)
+        else one
+        for one in finding.gains
     )
     return replace(finding, gains=tuple(gains))
+
+
+def _worth_trying(session: Session, finding: Finding) -> Finding | None:
+    """Return a finding without the gains that are negligible; None where none is left."""
+    peak = peak_of(session.tree) if session.tree is not None else None
+    if finding.is_of_step:
+        peak = known(step_costs.peak_bytes(session))
+    gains = tuple(one for one in finding.gains if not _is_negligible(session, one, peak))
+    return replace(finding, gains=gains) if gains else None
+
+
+def _is_negligible(session: Session, gain: Gain, peak: float | None) -> bool:
+    if isinstance(gain.share, Unknown):
+        return False
+    if gain.most < LEAST_SHARE:
+        return True
+    whole = device_bytes(session)
+    if gain.of != "memory" or whole is None or peak is None:
+        return False
+    return gain.most * peak < LEAST_OF_DEVICE * whole
 
 
 def _with_energy(session: Session, found: list[Finding]) -> list[Finding]:
@@ -213,5 +283,5 @@ def _with_energy_gain(finding: Finding, formula: str) -> Finding:
     is_known = time.of == "time" and not isinstance(time.share, Unknown)
     if not is_known or finding.is_of_step or finding.kind in _OTHER_POWER:
         return finding
-    gain = Gain("energy", time.share, formula, "estimated", time.is_bound)
+    gain = replace(time, of="energy", formula=formula, provenance="estimated")
     return replace(finding, gains=(*finding.gains, gain))

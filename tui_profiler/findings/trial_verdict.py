@@ -248,11 +248,11 @@ def verdict(gain: Gain, saved: Measured) -> Word:
         if not is_gain:
             return "undecided" if may_gain and saved.high > predicted / 2 else "no gain"
         return "more" if saved.low > predicted else "held"
-    if not is_gain and saved.high >= predicted:
+    if not is_gain and saved.high >= gain.least:
         return "undecided"
-    if predicted > saved.high:
+    if gain.least > saved.high:
         return "less" if is_gain else "refuted"
-    return "more" if predicted < saved.low else "held"
+    return "more" if gain.most < saved.low else "held"
 
 
 def _memory_verdict(gain: Gain, saved: float) -> Word:

@@ -7,6 +7,8 @@
    session first.
 3. Wall time of a thread that waits for a core is longer than the work. From ``WAITING_FROM`` on it
    is unknown (*contended*) for all rules; counts, CPU time and figures on paper are not.
+   Nor is that of forwards where waiting was read in every call: times are then without it
+   (``unwaited_seconds``).
 4. Where it is not known how long the thread waited, it did so for at most the time in which it was
    not on a core. Where that can be ``WAITING_FROM`` or more, its wall time is unknown as well.
 """
@@ -103,7 +105,8 @@ def why_contended(session: Session, clock: Clock) -> str:
 
     ``host contended: forwards wait for a core 40 % of the time``.
     """
-    if not clock:
+    timings = session.timings
+    if not clock or (clock == "forward" and timings is not None and timings.waits_by_node):
         return ""
     waiting = waited(session, clock)
     if waiting is None:

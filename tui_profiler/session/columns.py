@@ -200,6 +200,7 @@ class Timings:
         where it is not known."""
         self._cpu = memoryview(tick.cpu_per_forward).cast("f")
         self._own_cpu = memoryview(tick.own_cpu_per_forward).cast("f")
+        self._unwaited = memoryview(tick.unwaited_per_forward).cast("f")
         self._own_unwaited = memoryview(tick.own_unwaited_per_forward).cast("f")
 
     @property
@@ -261,6 +262,10 @@ class Timings:
         """Return own seconds of a forward without waiting; not a number where none were read."""
         found = _at(self._own_unwaited, self._position.get(node)) if self._own_unwaited else None
         return math.nan if found is None else found
+
+    def unwaited_per_forward(self, node: int) -> float | None:
+        """Return the mean wall time in a node without what its thread waited for a core."""
+        return self._read(self._unwaited, node)
 
     def cpu_per_forward(self, node: int) -> float | None:
         """Return the mean CPU time of the thread in a node, None where no call of it was read."""

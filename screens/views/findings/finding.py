@@ -7,6 +7,7 @@ from tui_profiler.findings.evidence.finding import (
     counted,
     figure_text,
     gain_text,
+    whole_text,
 )
 from tui_profiler.findings.trial_verdict import Advice, Word, step_words
 from tui_profiler.formatting.text import middle, printable, safe, width, wrap
@@ -75,9 +76,11 @@ def _predictions(finding: Finding, look: Look) -> tuple[Line, ...]:
     lines = [section("prediction", finding.gain.provenance, look)]
     for gain in finding.gains:
         if isinstance(gain.share, Unknown):
-            said = f"{gain.of}: unavailable, {safe(gain.share.reason)} ({safe(gain.formula)})"
+            said = (
+                f"{whole_text(gain)}: unavailable, {safe(gain.share.reason)} ({safe(gain.formula)})"
+            )
         else:
-            said = f"{gain_text(gain)} of {gain.of}: {safe(gain.formula)}"
+            said = f"{gain_text(gain)} of {whole_text(gain)}: {safe(gain.formula)}"
         lines += words(said, look, "ink")
     return tuple(lines)
 

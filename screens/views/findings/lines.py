@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from tui_profiler.figures.units import share
 from tui_profiler.findings import CHECKS, Conclusions
-from tui_profiler.findings.evidence.finding import Group, Kind, gain_text
+from tui_profiler.findings.evidence.finding import Group, Kind, Per, gain_text
 from tui_profiler.findings.trial_verdict import GROUP_WORDS, REFUTED, Advice, Column, Word
 from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.formatting.text import middle, safe, width, wrap
@@ -13,14 +13,22 @@ from ...widgets.heading import Heading, Order, Title
 from ...widgets.lines import EMPTY, Line
 from ...widgets.rows import Look, row, section, turning, under_cursor
 
-ROOMY, SMALL = 112, 76
-"""Cells from which on all columns fit, and the verdict's word beside its sign."""
-_SAVES, _PREDICTED, _MEASURED, _INTERVAL, _VERDICT, _ERROR = 8, 10, 10, 19, 16, 13
+WIDE, ROOMY, SMALL = 132, 112, 76
+"""Cells from which on all columns fit; all but the interval; the verdict's word beside its sign."""
+_SAVES, _PREDICTED, _MEASURED, _INTERVAL, _VERDICT, _ERROR = 14, 13, 10, 19, 16, 13
+_OF = 5
+"""More cells of a prediction that no column says what it is a share of."""
 _SIGN = 3
 """Cells of a verdict's sign."""
 _LEAST_TITLE = 8
 RANK: Column = "rank"
 BY_RANK = Order(RANK)
+_OF_WORDS: dict[Per, str] = {
+    "forward": "",
+    "step": "/step",
+    "request": "/req.",
+    "item": "/item",
+}
 _FAINT: tuple[Word, ...] = ("no trial", "can be tried", "waits", "untested", "not here")
 
 
@@ -106,14 +114,15 @@ def error_text(one: Advice) -> str:
 
 def list_heading(look: Look, order: Order) -> Heading:
     """Return the titles of the columns that fit."""
+    is_roomy = look.inner >= ROOMY
     figures = [
-        Title("predicted", _PREDICTED, "predicted"),
+        Title("predicted", _PREDICTED + _OF * (not is_roomy), "predicted"),
         Title("measured", _MEASURED, "measured"),
     ]
     verdict = Title("verdict", _VERDICT, "verdict", gap=2, is_left=True, is_text=True)
-    if look.inner >= ROOMY:
+    if is_roomy:
         figures.insert(0, Title("saves", _SAVES, "saves", is_text=True))
-        figures.append(Title("95 % CI", _INTERVAL))
+        figures += [Title("95 % CI", _INTERVAL)] * (look.inner >= WIDE)
         figures += [verdict, Title("output error", _ERROR, "error")]
     else:
         figures.append(verdict if look.inner >= SMALL else Title("", _SIGN))
@@ -128,11 +137,12 @@ def list_heading(look: Look, order: Order) -> Heading:
 def _row(look: Look, one: Advice) -> Line:
     finding, saved = one.finding, one.measured
     gain = finding.gain
-    predicted = gain_text(gain)
-    if gain.of != "time" and look.inner < ROOMY:  # No column names it.
-        predicted += " mem"
+    predicted, cells = gain_text(gain), _PREDICTED
+    if look.inner < ROOMY:  # No column names what it is a share of.
+        predicted += _OF_WORDS[gain.per] if gain.of == "time" else " mem"
+        cells += _OF
     figures: Line = (
-        (predicted.rjust(_PREDICTED), "muted" if one.word in REFUTED else _ink(one)),
+        (predicted.rjust(cells), "muted" if one.word in REFUTED else _ink(one)),
         ((share(saved.share) if saved is not None else "").rjust(_MEASURED), "strong ink"),
     )
     mark = sign(one.word, look.glyphs, look.now)
@@ -141,10 +151,11 @@ def _row(look: Look, one: Advice) -> Line:
     if look.inner >= ROOMY:
         has_interval = saved is not None and saved.of == "time"
         between = f"{share(saved.low)} to {share(saved.high)}" if saved and has_interval else ""
+        saves = f"{gain.per} time" if gain.of == "time" else gain.of
         figures = (
-            (gain.of.rjust(_SAVES), "muted"),
+            (saves.rjust(_SAVES), "muted"),
             *figures[:2],
-            (between.rjust(_INTERVAL), "muted"),
+            *((between.rjust(_INTERVAL), "muted"),) * (look.inner >= WIDE),
             figures[2],
             (error_text(one).rjust(_ERROR), "ink"),
         )

@@ -98,7 +98,7 @@ def row_of(kind: str, rows: list[str]) -> str:
 
 
 def test_a_prediction_and_what_was_measured_stand_side_by_side():
-    rows = listed(120)
+    rows = listed(140)
     folded = row_of("fold-conv-bn", rows)
     # 1 - 1/1.03 is 2.9 %, between 1 - 1/1.02 and 1 - 1/1.04.
     assert "2.9 %     2.0 % to 3.8 %  ↓ less" in folded
@@ -211,7 +211,7 @@ def test_a_trial_of_a_step_shows_the_peak_it_saved_and_what_that_costs() -> None
 def test_a_gain_of_memory_says_so_where_no_column_does() -> None:
     memory = replace(FOUND[0], gains=(Gain("memory", 0.5, "by hand"),))
     shown = advice(SHOWN, (memory,))[:1]
-    for cells, told in ((80, "50 % mem"), (120, "memory      50 %")):
+    for cells, told in ((80, "50 % mem"), (120, "memory         50 %")):
         [_, row] = list_lines(Look(SHOWN, 0, 9.0, cells), shown, 0, [0])
         assert told in text(row)
 

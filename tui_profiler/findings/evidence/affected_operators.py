@@ -10,7 +10,7 @@ from tui_profiler.queries.cost.bound import node_dtype, own_dependence
 from tui_profiler.queries.cost.breakdown import OpType, op_type
 from tui_profiler.queries.cost.ceilings import usable_roofs
 from tui_profiler.queries.cost.roofline import part_nodes
-from tui_profiler.queries.time.node_seconds import node_seconds
+from tui_profiler.queries.time.node_seconds import unwaited_seconds
 from tui_profiler.session import Session, Tree
 
 CONVOLUTION: frozenset[OpType] = frozenset({"Conv1d", "Conv2d", "Conv3d"})
@@ -30,14 +30,14 @@ class Part(Struct, frozen=True):
     node: int
     operators: tuple[int, ...]
     seconds: float | None
-    """Per forward; None where not measured."""
+    """Per forward, without waiting for a core; None where not measured."""
 
 
 def matrix_parts(session: Session, tree: Tree, types: frozenset[OpType] = MATRIX) -> Iterator[Part]:
     """Yield the leaves with operators of these types, but those whose work is not even bounded."""
     for node, operators in _leaves(tree, types):
         if own_dependence(tree, node) != "about":
-            yield Part(node, operators, node_seconds(session, node))
+            yield Part(node, operators, unwaited_seconds(session, node))
 
 
 @lru_cache(maxsize=8)

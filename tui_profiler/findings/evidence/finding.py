@@ -2,8 +2,9 @@
 
 1. A finding is computed from a session alone, so that a recording gives the same ones.
 2. No evidence, no finding. Every figure says where it comes from.
-3. A prediction is arithmetic on figures of the session, never a fixed number; where a figure is
-   missing it is ``Unknown``, or the gain is an upper bound and says so.
+3. A prediction is arithmetic on figures of the session, never a fixed number, and a range: what is
+   certain of the saving to what is possible. Where a figure is missing it is ``Unknown``, or the
+   gain is an upper bound and says so.
 4. A kind says in its definition whether it holds in inference, in training, or in both. It is
    withheld in the other mode, and where the mode is not known.
 5. A kind declares its quantities (``queries/rules.py``). It is withheld where one that it reads is
@@ -46,6 +47,8 @@ Kind: TypeAlias = (
         "fuse-activation",
         "peak-activations",
         "upcast",
+        "slow-dtype",
+        "reuse-memory",
         "alignment",
         "pruning",
         "quantise-weights",
@@ -55,6 +58,8 @@ Provenance: TypeAlias = Literal["measured", "derived", "estimated"]
 """``derived``: arithmetic on measured figures or on the tree; ``estimated``: on paper."""
 Unit: TypeAlias = Literal["count", "s", "B", "share", "FLOP/s", "B/s", "FLOP/B", "times"]
 Saves: TypeAlias = Literal["time", "memory", "energy"]
+Per: TypeAlias = Literal["forward", "step", "request", "item"]
+"""Whole that a saving of time is a share of: what the user of the program waits for."""
 
 
 class Evidence(Struct, frozen=True):
@@ -76,15 +81,43 @@ class Gain(Struct, frozen=True):
     """What a change is predicted to save."""
 
     of: Saves
-    """``time``: per forward, per training step, or per item where the batch size changes;
-    ``memory``: peak of a forward; ``energy``: per forward."""
+    """``time``: of ``per``; ``memory``: peak of a forward; ``energy``: per forward."""
     share: Figure
-    """Part of it that is saved, 0 to 1; the speed-up is ``1 / (1 - share)``."""
+    """Likely part of it that is saved, 0 to 1; the speed-up is ``1 / (1 - share)``."""
     formula: str
     """How it was computed, with its figures; where it is unknown, from what it would be."""
     provenance: Provenance = "derived"
     is_bound: bool = False
     """The share is an upper bound."""
+    low: float | None = None
+    """Lower end of the predicted range; None without a range."""
+    high: float | None = None
+    """Upper end of the predicted range; None without a range."""
+    per: Per = "forward"
+    """What a saving of time is a share of."""
+
+    @property
+    def least(self) -> float:
+        """Smallest share that is predicted; 0 of an upper bound, or where it is unknown."""
+        share = 0.0 if self.is_bound else known(self.share) or 0.0
+        return share if self.low is None else self.low
+
+    @property
+    def most(self) -> float:
+        """Largest share that is predicted; 0 where it is unknown."""
+        return known(self.share) or 0.0 if self.high is None else self.high
+
+    @property
+    def likely(self) -> float:
+        """Share that findings are ordered by; of an upper bound half of it."""
+        return (self.least + self.most) / 2 if self.is_bound else known(self.share) or 0.0
+
+    def scaled(self, part: float, per: Per, formula: str) -> "Gain":
+        """Return the gain as a share of a whole of which this one's whole is a part, 0 to 1."""
+        if isinstance(self.share, Unknown):
+            return replace(self, per=per)
+        low, high = (None if one is None else one * part for one in (self.low, self.high))
+        return replace(self, share=self.share * part, low=low, high=high, per=per, formula=formula)
 
     @property
     def group(self) -> Group:
@@ -95,8 +128,8 @@ class Gain(Struct, frozen=True):
 
     @property
     def rank(self) -> tuple[int, bool, float]:
-        """Sort key: by group, time before memory, the largest first."""
-        return GROUPS.index(self.group), self.of != "time", -(known(self.share) or 0.0)
+        """Sort key: by group, time before memory, the likely largest first."""
+        return GROUPS.index(self.group), self.of != "time", -self.likely
 
 
 class Finding(Struct, frozen=True):
@@ -243,11 +276,19 @@ def figure_text(evidence: Evidence) -> str:
 
 
 def gain_text(gain: Gain) -> str:
-    """Return a predicted share: ``14 %``, ``~3.0 %``, ``≤ 21 %``, ``–``."""
+    """Return a predicted share: ``5.0 to 12 %``, ``14 %``, ``~3.0 %``, ``≤ 21 %``, ``–``."""
     if isinstance(gain.share, Unknown):
         return units.UNAVAILABLE
+    low, high = units.share(gain.least), units.share(gain.most)
+    if gain.low is not None and low != high:
+        return f"{low.removesuffix(' %')} to {high}"
     sign = "≤" if gain.is_bound else "~" if gain.provenance == "estimated" else ""
     return sign + units.share(gain.share)
+
+
+def whole_text(gain: Gain) -> str:
+    """Return what a gain is a share of: ``time per step``, ``peak memory``."""
+    return "peak memory" if gain.of == "memory" else f"{gain.of} per {gain.per}"
 
 
 def _with_unit(value: float, unit: Unit) -> str:

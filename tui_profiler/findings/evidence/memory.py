@@ -6,8 +6,22 @@ from tui_profiler.findings.evidence.time_share import share_of
 from tui_profiler.messages import TensorStatistics, Unknown, known
 from tui_profiler.queries.cost.totals import peak_bytes
 from tui_profiler.session import Session, Tree
+from tui_profiler.session.history import seen_as
 
 NO_PEAK = Unknown("the peak is not known")
+LEAST_OF_DEVICE = 0.001
+"""Share of the memory of the device: what saves less makes no room for anything."""
+
+
+def device_bytes(session: Session) -> float | None:
+    """Return the memory of the model's device; None where it is not known."""
+    sample, model = session.sample, session.model
+    if sample is None or model is None:
+        return None
+    if model.device == "cpu":
+        return float(sample.memory_total_bytes)
+    gpu = seen_as(sample.gpus, model.device)
+    return None if gpu is None else known(gpu.memory_total_bytes)
 
 
 def peak_of(tree: Tree) -> float | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from functools import lru_cache
+from statistics import median
 
 from msgspec import Struct
 
@@ -16,7 +17,7 @@ from tui_profiler.queries.cost.bound import (
     largest_floor,
     open_roof,
 )
-from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
+from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds, unwaited_seconds
 from tui_profiler.session import Session, Tree
 
 NO_TIMES = Unknown("not measured yet, and the roofline is not calibrated")
@@ -27,6 +28,10 @@ BUSY_GPU = Unknown(
 )
 NOT_ASKED = Unknown("it is not known whether the GPU waits for the host")
 NO_COUNT = Unknown("the number of operators depends on the data")
+WINDOWS_WAITED = Unknown("the thread waited for a core in every operator window so far")
+WINDOW_DOUBT = 0.25
+"""Of the Python overhead in operator windows, either way: recording makes it longer, and one
+forward is not like another."""
 NO_WINDOW = Unknown("no operator window yet: Python overhead is not known")
 OWN_CODE = Unknown(
     "most of the time outside operators is in other code that the model runs, such as NumPy, files"
@@ -35,8 +40,8 @@ OWN_CODE = Unknown(
 MOST_PYTHON_SECONDS = 2e-4
 """Of Python for each operator and each call of a module: ten times what torch and its modules take
 on a slow core. What takes longer is no overhead of theirs, and no compiler removes it."""
-LEAST_SHARE = 0.001
-"""Of a forward: no finding where less is saved, no trial could tell it from noise."""
+LEAST_SHARE = 0.01
+"""Share of what the user waits for: a finding that saves less at most is not listed."""
 
 
 class TimeSpent(Struct, frozen=True):
@@ -117,12 +122,12 @@ def spent(session: Session, nodes: Iterable[int]) -> TimeSpent | Unknown:
     if tree is None:
         return NO_TIMES
     wanted = tuple(nodes)
-    whole = root_seconds(session)
-    times = [node_seconds(session, node) for node in wanted]
+    whole, wall = unwaited_seconds(session, 0) if len(tree) else None, root_seconds(session)
+    times = [unwaited_seconds(session, node) for node in wanted]
     known_times = [time for time in times if time is not None]
-    if whole is not None and len(known_times) == len(times):
+    if whole and wall is not None and len(known_times) == len(times):
         is_of_window = any(tree.nodes[node].kind == "op" for node in wanted)
-        slower = _window_over_forward(session, whole) if is_of_window else 1.0
+        slower = _window_over_forward(session, wall) if is_of_window else 1.0
         return TimeSpent(sum(known_times) / slower, whole, True, is_of_window)
     ceilings = ceilings_of(session)
     if ceilings is None:
@@ -201,6 +206,10 @@ class Host(Struct, frozen=True):
     """Operator overhead, at least."""
     operators: int
     whole: float
+    least_python: float = 0.0
+    """Lower end of ``python``: operator windows are few, and slower than other forwards."""
+    most_python: float = 0.0
+    """Upper end of ``python``."""
 
     @property
     def share(self) -> float:
@@ -209,10 +218,10 @@ class Host(Struct, frozen=True):
 
 
 def host(session: Session, without: Iterable[int] = ()) -> Host | Unknown:
-    """Return Python and operator overhead, from the last operator window and the calibration.
+    """Return Python and operator overhead, from operator windows and the calibration.
 
-    The window's forward is slower than others: its shares are applied to a usual forward, less what
-    that waits for a core.
+    Their forwards are slower than others: the median of their shares is applied to a usual forward,
+    less what that waits for a core. Windows that waited do not count.
 
     Args:
         session: that it is of.
@@ -227,7 +236,7 @@ def host(session: Session, without: Iterable[int] = ()) -> Host | Unknown:
         return NO_TIME
     if shares is None or shares.seconds <= 0:
         return NO_WINDOW
-    waiting = session.timings.waiting if session.timings is not None else 0.0
+    whole = unwaited_seconds(session, 0) or whole
     call = call_seconds(session.ceilings)
     if call is None:
         return NO_CALL_TIME
@@ -236,8 +245,16 @@ def host(session: Session, without: Iterable[int] = ()) -> Host | Unknown:
         return NO_COUNT
     inside = (windows.shares(node) for node in without if windows is not None)
     outside = shares.host - sum(part.host for part in inside if part is not None)
-    python = whole * (1.0 - waiting) * share_of(outside, shares.seconds)
+    seen = windows.times.host_shares if windows is not None else None
+    if seen is not None and not seen:
+        return WINDOWS_WAITED
+    own = share_of(outside, shares.host)  # Of the Python of all modules.
+    hosts = seen or (share_of(shares.host, shares.seconds),)
+    python = whole * own * median(hosts)
+    least = whole * own * min(hosts) * (1 - WINDOW_DOUBT)
+    most = min(whole * own * max(hosts) * (1 + WINDOW_DOUBT), whole)
     calls = sum(node.calls for node in tree.nodes if node.kind == "module")
     if python > MOST_PYTHON_SECONDS * (operators + calls):
         return OWN_CODE
-    return Host(python, min(operators * call, whole - python), operators, whole)
+    calling = min(operators * call, whole - python)
+    return Host(python, calling, operators, whole, least, most)

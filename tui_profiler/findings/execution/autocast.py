@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tui_profiler.figures.units import duration
 from tui_profiler.findings.evidence import quantities
@@ -22,7 +23,7 @@ from tui_profiler.findings.evidence.affected_operators import (
 )
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
 from tui_profiler.findings.evidence.memory import peak_of
-from tui_profiler.findings.evidence.time_share import LEAST_SHARE, forward, share_of, slowest_first
+from tui_profiler.findings.evidence.time_share import forward, share_of, slowest_first
 from tui_profiler.findings.evidence.training_step import (
     of_step,
     share_of_step,
@@ -49,6 +50,10 @@ _SCALE = " Small gradients become 0 in float16: scale the loss (torch.amp.GradSc
 
 class _Saved(Struct, frozen=True):
     nodes: tuple[int, ...]
+    layers: float
+    """Seconds in these layers, of which the roofs explain ``before``."""
+    shrunk: float
+    """Seconds in these layers where all of their time shrinks as the roofs do."""
     before: float
     """Seconds that the roofs explain, in float32."""
     after: float
@@ -103,8 +108,8 @@ def _autocast(
         return whole
     saved = _saved(session, tree, None, (wide, narrow, memory))
     seconds = saved.before - saved.after - saved.casts
-    share = share_of(seconds, whole.whole)
-    if not saved.nodes or share < LEAST_SHARE:
+    gain = _gain(saved, whole.whole)
+    if not saved.nodes or seconds <= 0:
         return None
     formula = (
         f"the roofs explain {duration(saved.before)} of {whole.whole_text} in f32 and"
@@ -120,8 +125,17 @@ def _autocast(
             Evidence("time explained by the roofs, per forward", saved.before, "s", "derived"),
             Evidence("casting weights, per forward", saved.casts, "s", "estimated"),
         ),
-        gains=(Gain("time", share, formula, "estimated", saved.is_bound), *_memory(tree)),
+        gains=(replace(gain, formula=formula), *_memory(tree)),
     )
+
+
+def _gain(saved: _Saved, whole: float) -> Gain:
+    """Return the gain where what the roofs explain shrinks, at most all of the layers' time."""
+    low = share_of(saved.before - saved.after - saved.casts, whole)
+    high = max(share_of(saved.layers - saved.shrunk - saved.casts, whole), low)
+    if saved.is_bound:
+        return Gain("time", high, "", "estimated", is_bound=True)
+    return Gain("time", (low + high) / 2, "", "estimated", low=low, high=high)
 
 
 def _why(dtype: str, *, is_training: bool) -> str:
@@ -140,8 +154,8 @@ def _of_step(
     kind: Literal["bf16-autocast", "fp16-autocast"],
     faster: float,
 ) -> Finding | None:
-    share = share_of_step(step, saved.before - saved.after - saved.casts)
-    if not saved.nodes or share < LEAST_SHARE:
+    gain = _gain(saved, step_seconds(step))
+    if not saved.nodes or gain.least <= 0:
         return None
     is_own, whole = runs_own_steps(session), duration(step_seconds(step))
     formula = (
@@ -165,7 +179,7 @@ def _of_step(
             ),
             Evidence("casting weights and their gradients", saved.casts, "s", "estimated"),
         ),
-        gains=(Gain("time", share, formula, "estimated", saved.is_bound),),
+        gains=(replace(gain, formula=formula),),
         why_no_trial="" if is_own else "a trial does not run the program's steps",
         is_of_step=True,
     )
@@ -190,6 +204,7 @@ def _saved(
     """
     wide, narrow, memory = roofs
     nodes, before, after, casts, seconds = [], 0.0, 0.0, 0.0, 0.0
+    layers = shrunk = 0.0
     copies = 1.0 if training is None else 2 * training.step.passes
     for part in matrix_parts(session, tree):
         costs = [tree.costs[node] for node in in_dtype(tree, part.operators, _WIDE)]
@@ -197,20 +212,24 @@ def _saved(
         if now <= 0:
             continue
         if training is None:
-            explained = now if part.seconds is None else min(now, part.seconds)
+            took = now if part.seconds is None else part.seconds
+            explained = min(now, took)
         elif (times := training.of(part.node)) is not None:
             explained = min(now * training.step.passes, times.forward)
             explained += min(_BACKWARD * now * training.step.passes, times.backward)
-            seconds += times.forward + times.backward
+            took = times.forward + times.backward
+            seconds += took
         else:
             continue
         nodes.append(part.node)
         before += explained
         after += explained * then / now
+        layers += took
+        shrunk += took * min(then / now, 1.0)
         weights = sum(cost.weight_bytes for cost in costs)
         casts += copies * weights * (1 + _NARROW_BYTES / _WIDE_BYTES) / memory
     is_bound = any(own_dependence(tree, node) == "at most" for node in nodes)
-    return _Saved(tuple(nodes), before, after, casts, seconds, is_bound)
+    return _Saved(tuple(nodes), layers, shrunk, before, after, casts, seconds, is_bound)
 
 
 def _memory(tree: Tree) -> tuple[Gain, ...]:

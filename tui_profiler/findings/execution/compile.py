@@ -4,14 +4,18 @@
 producer, so that their intermediate tensor is never written to memory. Source: Ansel et al.,
 PyTorch 2, ASPLOS 2024, section 5.
 
+1. At least: half of the fusible operators' time, as a pair of them moves half of the bytes; and
+   Python, less what remains per operator and per module (guards), and what each break of the graph
+   costs.
+2. At most: both, with the overhead of the fused operators.
+
 It skips functions that call ``nn.RNN``, ``LSTM`` or ``GRU`` (``torch._dynamo.config.allow_rnn`` is
 off): nothing is gained inside of these layers, nor in what their caller runs itself.
 """
 
-from msgspec import Struct
-
 from tui_profiler.figures.units import duration
 from tui_profiler.findings.evidence import quantities, time_share
+from tui_profiler.findings.evidence.affected_operators import call_seconds
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
 from tui_profiler.findings.evidence.graph import graph, operators
 from tui_profiler.findings.execution.synchronise import READS_A_VALUE
@@ -22,6 +26,11 @@ from tui_profiler.session import Session, Tree
 APPLIES_ABOVE = 0.03
 """Of a forward."""
 _MOST_NODES = 200
+_KEPT_CALLS = 2
+"""Operator overheads that remain per operator which is not fused: the call of a library, and the
+buffer for its output."""
+_BREAK_CALLS = 100
+"""Operator overheads per break of the graph: leaving compiled code, guards, entering it again."""
 _SKIPPED = "recurrent layers, which torch.compile skips with the function that calls them"
 _RECURRENT = frozenset({"RNN", "LSTM", "GRU"})
 _POINTWISE: frozenset[OpType] = frozenset({"activation", "elementwise", "norm", "reduction"})
@@ -44,9 +53,9 @@ def compile_model(session: Session) -> Finding | Unknown | None:
     fused = tuple(node for node in fusible(tree) if not _is_skipped(tree, node, recurrent))
     found = time_share.spent(session, fused)
     around = time_share.host(session, without=_callers(tree, recurrent))
-    saved = _saved(found, around, has_fused=bool(fused))
-    if not isinstance(saved, _Saved):
-        return saved
+    gain = _gain(session, tree, fused, found, around)
+    if not isinstance(gain, Gain):
+        return gain
     return Finding(
         kind="compile",
         title="compile the model",
@@ -56,47 +65,8 @@ def compile_model(session: Session) -> Finding | Unknown | None:
         ),
         nodes=(0, *fused[:_MOST_NODES]),
         evidence=_evidence(tree, fused, len(recurrent), found, around),
-        gains=(_gain(saved),),
+        gains=(gain,),
     )
-
-
-class _Saved(Struct, frozen=True):
-    """Seconds of a forward that a compiler takes off it, those that are known."""
-
-    fused: float | None
-    """Of fusible operators; None where unknown."""
-    python: float | None
-    """None where unknown, and of minimum times: they are not times of a forward."""
-    whole: float
-    is_measured: bool
-
-    @property
-    def share(self) -> float:
-        """Of the forward."""
-        return time_share.share_of((self.fused or 0.0) + (self.python or 0.0), self.whole)
-
-
-def _saved(
-    found: time_share.TimeSpent | Unknown, around: time_share.Host | Unknown, *, has_fused: bool
-) -> _Saved | Unknown | None:
-    """Return what is saved; None where it is too little, or why that is not known.
-
-    It is at least what is known of it: that decides where it is enough.
-    """
-    unknown: Unknown | None = None
-    if isinstance(around, Unknown) and around is not time_share.BUSY_GPU:
-        unknown = around
-    if isinstance(found, Unknown):
-        if has_fused:
-            unknown = found
-        if isinstance(around, Unknown):
-            return unknown
-        saved = _Saved(None, around.python, around.whole, True)
-    elif found.is_measured and not isinstance(around, Unknown):
-        saved = _Saved(found.seconds, around.python, around.whole, True)
-    else:
-        saved = _Saved(found.seconds, None, found.whole, found.is_measured)
-    return saved if saved.share >= APPLIES_ABOVE else unknown
 
 
 def _evidence(
@@ -142,17 +112,58 @@ def _fused_evidence(found: time_share.TimeSpent | Unknown) -> Evidence:
     return time_share.evidence(found, what)[0]
 
 
-def _gain(saved: _Saved) -> Gain:
-    about = "" if saved.is_measured else "~"
-    parts = []
-    if saved.fused is not None:
-        parts.append(f"fusible operators take {about}{duration(saved.fused)}")
-    if saved.python is not None:
-        parts.append(f"Python {'' if parts else 'takes '}{duration(saved.python)}")
-    formula = (
-        f"{', '.join(parts)} of {about}{duration(saved.whole)}; compiled, they take next to no time"
+def _gain(
+    session: Session,
+    tree: Tree,
+    fused: tuple[int, ...],
+    found: time_share.TimeSpent | Unknown,
+    around: time_share.Host | Unknown,
+) -> Gain | Unknown | None:
+    """Return what is saved; None where it is too little, or why that is not known.
+
+    It is at least what is known of it: that decides where it is enough.
+    """
+    unknown: Unknown | None = None
+    if isinstance(around, Unknown) and around is not time_share.BUSY_GPU:
+        unknown = around
+    if isinstance(found, Unknown) and fused:
+        unknown = found
+    if not isinstance(around, Unknown) and (isinstance(found, Unknown) or found.is_measured):
+        gain = _of_both(session, tree, fused, found, around)
+    elif isinstance(found, Unknown):
+        return unknown
+    else:  # Minimum times are not times of a forward: Python overhead is not added to them.
+        text = f"fusible operators take {found.seconds_text} of {found.whole_text}; half to all"
+        low, high = found.share / 2, found.share
+        gain = Gain("time", (low + high) / 2, text, "estimated", low=low, high=high)
+    if gain.most < APPLIES_ABOVE:
+        return unknown
+    return gain if gain.least > 0 and gain.likely >= APPLIES_ABOVE else None
+
+
+def _of_both(
+    session: Session,
+    tree: Tree,
+    fused: tuple[int, ...],
+    found: time_share.TimeSpent | Unknown,
+    around: time_share.Host,
+) -> Gain:
+    """Return what is saved of fusible operators and of Python."""
+    call = call_seconds(session.ceilings) or 0.0
+    seconds = 0.0 if isinstance(found, Unknown) else found.seconds
+    calls = sum(tree.nodes[node].calls for node in fused)
+    modules = sum(node.calls for node in tree.nodes if node.kind == "module")
+    breaks = sum(tree.nodes[node].calls for node in operators(tree, READS_A_VALUE))
+    left = _KEPT_CALLS * max(around.operators - calls, 0) + modules + _BREAK_CALLS * breaks
+    least = seconds / 2 + around.least_python - left * call
+    most = seconds + around.most_python + calls * call - _BREAK_CALLS * breaks * call
+    low, high = (min(one / around.whole, 1.0) for one in (least, most))
+    text = (
+        f"fusible operators take {duration(seconds)}, Python {duration(around.least_python)} to"
+        f" {duration(around.most_python)} of {duration(around.whole)}; compiled, half to all of the"
+        f" former are saved, and of Python all but {duration(left * call)} at most"
     )
-    return Gain("time", saved.share, formula, "estimated")
+    return Gain("time", max((low + high) / 2, 0.0), text, "estimated", low=low, high=high)
 
 
 def fusible(tree: Tree) -> tuple[int, ...]:

@@ -18,18 +18,27 @@ from tui_profiler.findings.evidence.time_share import (
 )
 from tui_profiler.messages import Unknown, known
 from tui_profiler.queries.time.modes import shown_settings
-from tui_profiler.queries.time.node_seconds import root_seconds
+from tui_profiler.queries.time.node_seconds import unwaited_seconds
 from tui_profiler.session import Session, Tree
 
 APPLIES_ABOVE = 0.05
 """Share of operator overhead in a forward."""
+_FEWER_OR_LARGER = (0.5, 2.0)
+"""Of what was measured of an operator with one input: views and constants cost less, operators with
+more inputs and outputs more."""
 
 
 @check(
     "inference-mode",
     holds_in="inference",
     reads=(quantities.TREE,),
-    uses=(quantities.TIMES, quantities.OPERATOR_ROOF, quantities.REAL, quantities.PEAK),
+    uses=(
+        quantities.TIMES,
+        quantities.OPERATOR_ROOF,
+        quantities.KERNELS,
+        quantities.REAL,
+        quantities.PEAK,
+    ),
 )
 def inference_mode(session: Session) -> Finding | Unknown | None:
     """Find a model in eval mode that autograd records, or that has high operator overhead."""
@@ -39,24 +48,24 @@ def inference_mode(session: Session) -> Finding | Unknown | None:
     if any(one.autograd == "inference_mode" for one in shown_settings(session)):
         return None
     is_recorded = any(tensor.grad for tensor in tree.nodes[0].outputs)
-    whole = root_seconds(session)
+    whole = unwaited_seconds(session, 0)
     call = call_seconds(session.ceilings)
     calls = operators_run(session, tree)
-    share = None
-    if call is not None and calls is not None and whole:
-        share = share_of(calls * call, whole)
-    if not is_recorded and share is None:
+    if not is_recorded and (call is None or calls is None or whole is None):
         return NO_TIME if whole is None else NO_CALL_TIME if call is None else NO_COUNT
-    if not is_recorded and share is not None and share < APPLIES_ABOVE:
+    is_overhead = (
+        call is not None
+        and calls is not None
+        and whole is not None
+        and share_of(calls * call, whole) >= APPLIES_ABOVE
+    )
+    if not is_recorded and not is_overhead:
         return None
-    if share is None or call is None or calls is None or whole is None:
-        gain = Gain("time", NO_CALL_TIME, "operator overhead")
-    else:
-        formula = (
-            f"the overhead of {calls:,} operators takes {duration(calls * call)} of"
-            f" {duration(whole)}; autograd's part of it is not measured"
-        )
-        gain = Gain("time", share, formula, "derived", is_bound=True)
+    kernels = session.ceilings.kernels if session.ceilings is not None else None
+    more = None
+    if kernels is not None:
+        more = known(kernels.autograd_seconds if is_recorded else kernels.no_grad_seconds)
+    gain = _gain(calls, more, whole)
     return Finding(
         kind="inference-mode",
         title="run under torch.inference_mode()",
@@ -80,6 +89,21 @@ def inference_mode(session: Session) -> Finding | Unknown | None:
         ),
         gains=(gain, *(_memory(tree) if is_recorded else ())),
     )
+
+
+def _gain(calls: int | None, more: float | None, whole: float | None) -> Gain:
+    formula = "operators × what each takes longer than in inference mode"
+    if calls is None:
+        return Gain("time", NO_COUNT, formula)
+    if more is None or whole is None:
+        return Gain("time", NO_CALL_TIME, formula)
+    saved = calls * more
+    low, high = (share_of(saved * times, whole) for times in _FEWER_OR_LARGER)
+    text = (
+        f"{calls:,} operators take {duration(saved)} longer than in inference mode, of"
+        f" {duration(whole)}; half or twice as much, by their inputs"
+    )
+    return Gain("time", share_of(saved, whole), text, "estimated", low=low, high=high)
 
 
 def _memory(tree: Tree) -> tuple[Gain, ...]:

@@ -7,7 +7,13 @@ from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, chec
 from tui_profiler.findings.evidence.memory import NO_PEAK, batch_of
 from tui_profiler.findings.evidence.time_share import BUSY_GPU, host, share_of
 from tui_profiler.messages import Figure, Unknown, known
-from tui_profiler.queries.cost.bound import bytes_moved, node_dtype, own_dependence
+from tui_profiler.queries.cost.bound import (
+    OVERHEAD,
+    bytes_moved,
+    node_dtype,
+    node_mix,
+    own_dependence,
+)
 from tui_profiler.queries.cost.roofline import part_nodes
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.history import seen_as
@@ -46,12 +52,16 @@ def larger_batch(session: Session) -> Finding | Unknown | None:
     if fits is None:
         return None
     times, room = fits
-    share = share_of(fixed, found.whole) * (1 - 1 / times)
-    if share < APPLIES_ABOVE:
+    overhead = node_mix(session, 0)[OVERHEAD]
+    most = min(fixed + max(overhead - found.python - found.calling, 0.0), found.whole)
+    saved = 1 - 1 / times
+    low, high = (share_of(one, found.whole) * saved for one in (fixed, most))
+    if low < APPLIES_ABOVE:
         return None
     formula = (
-        f"{duration(fixed)} of {duration(found.whole)} do not grow with the batch;"
-        f" at {times}× the batch, {times - 1}/{times} of it is saved per item"
+        f"{duration(fixed)} of {duration(found.whole)} do not grow with the batch, at most"
+        f" {duration(most)} where all time of overhead-bound modules does not; at {times}× the"
+        f" batch, {times - 1}/{times} of it is saved per item"
     )
     return Finding(
         kind="larger-batch",
@@ -67,7 +77,17 @@ def larger_batch(session: Session) -> Finding | Unknown | None:
             Evidence("reading weights at the memory roof, at least", weights, "s", "derived"),
             room,
         ),
-        gains=(Gain("time", share, formula, "estimated"),),
+        gains=(
+            Gain(
+                "time",
+                (low + high) / 2,
+                formula,
+                "estimated",
+                low=low,
+                high=high,
+                per="item",
+            ),
+        ),
     )
 
 

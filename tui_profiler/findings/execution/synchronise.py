@@ -47,10 +47,11 @@ def synchronise(session: Session) -> Finding | None:
     if not nodes:
         return None
     calls = sum(tree.nodes[node].calls for node in nodes)
+    lines = _lines(tree, nodes)
     found = time_share.spent(session, nodes)
     return Finding(
         kind="synchronise",
-        title=f"avoid reading tensor values at {counted(len(_lines(tree, nodes)), 'source line')}",
+        title=_title(lines, calls),
         why=(
             "Python reads tensor values there (.item(), nonzero, a mask as index, if tensor)."
             " A GPU has to finish all queued work first, and torch.compile breaks the graph."
@@ -59,14 +60,20 @@ def synchronise(session: Session) -> Finding | None:
         evidence=(
             Evidence("reads of tensor values per forward", calls, "count", "derived"),
             *_met(session, nodes),
-            *(
-                Evidence(line, float(count), "count", "derived")
-                for line, count in _lines(tree, nodes).items()
-            ),
+            *(Evidence(line, float(count), "count", "derived") for line, count in lines.items()),
         ),
         gains=(_gain(found, is_gpu=is_gpu),),
         why_no_trial="only the model's code can avoid reading the value",
     )
+
+
+def _title(lines: dict[str, int], calls: int) -> str:
+    """Return ``.item() at net.py:14, 6 per forward``, or how many lines there are."""
+    first, *others = lines
+    words = first.replace("_local_scalar_dense", ".item()")
+    if others:
+        words = f"reading tensor values at {counted(len(lines), 'line')}"
+    return f"{words}, {calls:,} per forward"
 
 
 def _masks(tree: Tree) -> list[int]:

@@ -12,9 +12,9 @@ from tui_profiler.findings.evidence import quantities
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
 from tui_profiler.findings.evidence.time_share import LEAST_SHARE, share_of
 from tui_profiler.messages import Unknown, known
-from tui_profiler.queries.cost.bound import node_mix
+from tui_profiler.queries.cost.bound import mixes_of, node_parts
 from tui_profiler.queries.time.modes import is_program
-from tui_profiler.queries.time.node_seconds import root_seconds
+from tui_profiler.queries.time.node_seconds import unwaited_seconds
 from tui_profiler.session import Session
 
 _SAMPLES = 10
@@ -39,21 +39,25 @@ def threads(session: Session) -> Finding | Unknown | None:
     if environment is None or model is None or model.device != "cpu" or session.tree is None:
         return None
     now, cores = environment.threads, environment.cores
-    whole = root_seconds(session)
+    whole = unwaited_seconds(session, 0)
     if not session.tree.has_forward or whole is None:
         return None
     # Between forwards, a program keeps other cores busy, or none.
     busy = None if is_program(session) else _busy_cores(session)
     # Where forwards wait for a core, other programs keep these threads from running.
     is_contended = session.timings is not None and session.timings.waiting > 0
-    waits = busy is not None and now > 1 and busy < BUSY_BELOW * now and not is_contended
+    on_core = _share_on_core(session)
+    waits = busy is not None and now > 1 and busy < BUSY_BELOW * now * on_core and not is_contended
     if now == cores and not waits:
         is_open = busy is None and now > 1 and not is_program(session) and not is_contended
         return Unknown(f"busy cores: {quantities.BUSY.missing(session)}") if is_open else None
-    gain = _gain(session, whole, busy)
-    share = known(gain.share)
-    if share is not None and share < LEAST_SHARE:
-        return None
+    compute, memory, *_, not_decided = node_parts(session, 0)
+    work = compute + memory
+    if share_of(work, whole) < LEAST_SHARE:
+        # Threads share the work of operators: sleep, Python and overhead stay.
+        is_undecided = bool(not_decided) or mixes_of(session) is None
+        return _why_open(session) if is_undecided else None
+    gain = _gain(session, whole, busy, work)
     wanted = cores if now != cores else 1
     evidence = [
         Evidence("intra-op threads", now, "count", "measured"),
@@ -80,7 +84,22 @@ def _busy_cores(session: Session) -> float | None:
     return median(found) if found else None
 
 
-def _gain(session: Session, whole: float, busy: float | None) -> Gain:
+def _why_open(session: Session) -> Unknown:
+    """Return why compute- and bandwidth-bound time is not known."""
+    for roof in (quantities.COMPUTE_ROOF, quantities.MEMORY_ROOF, quantities.OPERATOR_ROOF):
+        if why := roof.missing(session):
+            return Unknown(f"{roof.name}: {why}")
+    return Unknown("the roofs do not decide what limits the forward")
+
+
+def _share_on_core(session: Session) -> float:
+    """Return the share of a forward that its thread is on a core; 1 where it is not known."""
+    thread = session.tick.thread if session.tick is not None else None
+    on_core = known(thread.on_core) if thread is not None else None
+    return 1.0 if thread is None or on_core is None else share_of(on_core, thread.seconds)
+
+
+def _gain(session: Session, whole: float, busy: float | None, work: float) -> Gain:
     assert session.environment is not None
     now, cores = session.environment.threads, session.environment.cores
     if now >= cores:
@@ -90,14 +109,6 @@ def _gain(session: Session, whole: float, busy: float | None) -> Gain:
             "the time that threads wait",
         )
     if now == 1:
-        compute, memory, *_ = node_mix(session, 0)
-        work = compute + memory
-        if not work:
-            return Gain(
-                "time",
-                Unknown("the compute- and bandwidth-bound time is not known"),
-                "that time / cores",
-            )
         share = share_of(work * (1 - 1 / cores), whole)
         formula = (
             f"{duration(work)} of {duration(whole)} are compute- or bandwidth-bound; on {cores}"

@@ -22,9 +22,12 @@ from tui_profiler.findings.evidence.affected_operators import (
 )
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check, counted
 from tui_profiler.findings.evidence.graph import Graph, graph
-from tui_profiler.messages import Node, Unknown
+from tui_profiler.findings.evidence.page_faults import DOUBT, page_faults
+from tui_profiler.findings.model.slow_dtype import slow_operators
+from tui_profiler.messages import KernelCosts, Node, Unknown, known
 from tui_profiler.queries.cost.bound import bytes_moved, node_dtype
 from tui_profiler.queries.cost.breakdown import op_type
+from tui_profiler.queries.cost.ceilings import usable_roofs
 from tui_profiler.session import Session, Tree
 
 BYTES = 16
@@ -102,15 +105,18 @@ _IMAGE_AXES = 4
     "channels-last",
     holds_in="both",
     reads=(quantities.TREE, quantities.MEMORY_ROOF),
-    uses=quantities.TIME_OF_NODES,
+    uses=(*quantities.TIME_OF_NODES, quantities.KERNELS),
 )
 def channels_last(session: Session) -> Finding | Unknown | None:
     """Find convolutions on images in NCHW layout."""
     tree, whole = session.tree, time_share.forward(session)
     memory = memory_roof(session.ceilings)
-    if tree is None or not memory:
+    if tree is None or session.ceilings is None or not memory:
         return None
-    nodes, copied, saved, is_bound = [], 0.0, 0.0, False
+    faults, roofs = page_faults(session), usable_roofs(session.ceilings)
+    kernels = session.ceilings.kernels
+    nodes, copied, low, high, in_faults = [], 0.0, 0.0, 0.0, 0.0
+    is_bound = False
     for part in matrix_parts(session, tree, CONVOLUTION):
         found = [node for node in part.operators if _is_contiguous_image(tree, node)]
         if not found:
@@ -123,20 +129,35 @@ def channels_last(session: Session) -> Finding | Unknown | None:
             for cost in costs
         )
         is_bound = is_bound or compute is None
+        calls = sum(tree.nodes[node].calls for node in found)
+        level = roofs.level(bytes_copied / max(calls, 1))
+        rate = (level.bytes_per_second or level.at_least if level is not None else 0.0) or memory
+        copying = bytes_copied / rate
+        # Its own buffers for both conversions; its output it allocates in any layout.
+        paging = 0.0 if faults is None else faults.seconds_of(tree, bytes_copied / 2)
+        kept = 0.0 if faults is None else faults.seconds_of(tree, bytes_copied / 4)
         # No layout can lift a convolution above its roof.
-        most = max(part.seconds - least, 0.0) if part.seconds is not None else float("inf")
+        most = float("inf")
+        if part.seconds is not None:
+            most = max(part.seconds - least - (1 - DOUBT) * kept, 0.0)
+        faster = _kernel_speedup(tree, found, kernels)
+        by_kernel = copying
+        if part.seconds is not None and faster is not None:
+            by_kernel = max(part.seconds - paging, 0.0) * (1 - 1 / faster)
         nodes.append(part.node)
         copied += bytes_copied
-        saved += min(bytes_copied / memory, most)
+        in_faults += paging
+        low += min(min(copying, by_kernel) + (1 - DOUBT) * paging, most)
+        high += min(max(copying, by_kernel) + (1 + DOUBT) * paging, most)
     if not nodes or isinstance(whole, Unknown):
         return whole if nodes and isinstance(whole, Unknown) else None
-    share = time_share.share_of(saved, whole.whole)
-    if share < time_share.LEAST_SHARE:
+    if low <= 0:
         return None
+    shares = [time_share.share_of(each, whole.whole) for each in (low, (low + high) / 2, high)]
     formula = (
-        f"these conversions take {duration(saved)} of {whole.whole_text} at the measured"
-        " bandwidth, no convolution above its roof; layers without a channels-last kernel are not"
-        " counted"
+        f"copies from one layout to the other and the kernels of each, as measured here, take"
+        f" {duration(low)} to {duration(high)} of {whole.whole_text}, {duration(in_faults)} of it"
+        " page faults of the copies; no convolution above its roof"
     )
     return Finding(
         kind="channels-last",
@@ -150,9 +171,36 @@ def channels_last(session: Session) -> Finding | Unknown | None:
             Evidence("convolutions in NCHW layout", len(nodes), "count", "derived"),
             Evidence("layout conversions, both ways", copied, "B", "estimated"),
             Evidence("copy bandwidth", memory, "B/s", "measured"),
+            *_kernels(kernels),
         ),
-        gains=(Gain("time", share, formula, "estimated", is_bound),),
+        gains=(_layout_gain(shares, formula, is_bound=is_bound),),
     )
+
+
+def _layout_gain(shares: list[float], formula: str, *, is_bound: bool) -> Gain:
+    if is_bound:
+        return Gain("time", shares[2], formula, "estimated", is_bound=True)
+    return Gain("time", shares[1], formula, "estimated", low=shares[0], high=shares[2])
+
+
+def _kernels(kernels: KernelCosts | None) -> tuple[Evidence, ...]:
+    """Return how many times as fast the kernels of channels-last are here."""
+    if kernels is None:
+        return ()
+    what = "channels-last vs NCHW in the caches,"
+    return (
+        Evidence(f"{what} depthwise", kernels.depthwise_speedup, "times", "measured"),
+        Evidence(f"{what} dense", kernels.convolution_speedup, "times", "measured"),
+    )
+
+
+def _kernel_speedup(tree: Tree, operators: list[int], kernels: KernelCosts | None) -> float | None:
+    """Return how many times as fast convolutions like these are in channels-last here."""
+    if kernels is None:
+        return None
+    weights = [tree.nodes[node].inputs[1:2] for node in operators]
+    is_depthwise = all(one and one[0].shape[1:2] == (1,) for one in weights)
+    return known(kernels.depthwise_speedup if is_depthwise else kernels.convolution_speedup)
 
 
 def _is_contiguous_image(tree: Tree, node: int) -> bool:
@@ -262,11 +310,13 @@ def upcast(session: Session) -> Finding | None:
     if tree is None or own not in _BITS:
         return None
     casts = [i for i, node in enumerate(tree.nodes) if _widens(node)]
+    slow = slow_operators(session, tree)  # A finding of their own.
     wide = [
         index
         for index, node in enumerate(tree.nodes)
         if node.kind == "op"
         and index not in casts
+        and index not in slow
         and tree.costs[index].flops
         and _BITS.get(_written(node), 0) > _BITS[own]
     ]

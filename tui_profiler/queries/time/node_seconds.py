@@ -57,6 +57,27 @@ def cpu_seconds(session: Session, node: int) -> float | None:
     return sum(known) if known else None
 
 
+def unwaited_seconds(session: Session, node: int) -> float | None:
+    """Return the seconds that a forward spends in a node, without waiting for a core.
+
+    Of forwards in which every call read what its thread waited, so that nodes and the whole are of
+    the same ones; before there are any, waiting is taken off evenly.
+    """
+    tree, timings, seconds = session.tree, session.timings, node_seconds(session, node)
+    if tree is None or timings is None or seconds is None or not timings.waiting:
+        return seconds
+    even = seconds * (1.0 - timings.waiting)
+    read, usual = timings.unwaited_per_forward(0), timings.per_forward(0)
+    if not read or not usual:
+        return even
+    if tree.nodes[node].kind == "op":  # Of windows: its share of a usual forward.
+        return seconds * read / usual
+    if node in timings:
+        return timings.unwaited_per_forward(node) if timings.unwaited_per_forward(node) else even
+    inside = [timings.unwaited_per_forward(each) for each in _inside(tree, timings, node)]
+    return sum(each or 0.0 for each in inside) if any(inside) else even
+
+
 def why_no_cpu_time(session: Session, node: int) -> str:
     """Return why ``cpu_seconds`` is None of a node that has times."""
     tree, tick = session.tree, session.tick

@@ -36,6 +36,10 @@ class Prediction(json_values.Closed, frozen=True):
     """Speed-up per item."""
     is_bound: bool
     """The speed-up is an upper bound."""
+    low: Annotated[float, Meta(gt=0)] | None
+    """Lower end of the predicted range of the speed-up; null without a range."""
+    high: Annotated[float, Meta(gt=0)] | None
+    """Upper end of the predicted range of the speed-up; null without a range."""
     formula: str
     provenance: Provenance
     title: str
@@ -175,4 +179,11 @@ def _prediction(finding: Finding) -> Prediction:
         speedup = share
     elif gain.of == "time":
         speedup = 1 / (1 - share) if share < 1 else Unknown("all of the time would be saved")
-    return json_values.fill(Prediction, gain, speedup=speedup, title=finding.title)
+    low, high = (_speedup(one) if gain.of == "time" else None for one in (gain.low, gain.high))
+    return json_values.fill(
+        Prediction, gain, speedup=speedup, low=low, high=high, title=finding.title
+    )
+
+
+def _speedup(share: float | None) -> float | None:
+    return None if share is None or share >= 1 else 1 / (1 - share)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tui_profiler.figures import units
 from tui_profiler.findings import conclusions
-from tui_profiler.findings.evidence.finding import gain_text
+from tui_profiler.findings.evidence.finding import gain_text, whole_text
 from tui_profiler.findings.trial_verdict import GROUP_WORDS, Advice, grouped
 from tui_profiler.formatting.text import middle, safe, width
 from tui_profiler.messages import NO_FORWARD
@@ -162,7 +162,7 @@ def _findings(session: Session, tree: Tree) -> list[str]:
 
 def _finding(tree: Tree, advised: Advice) -> str:
     one, measured = advised.finding, measured_text(advised)
-    gain = measured or f"{gain_text(one.gain)} of {one.gain.of}, {advised.group}"
+    gain = measured or f"{gain_text(one.gain)} of {whole_text(one.gain)}, {advised.group}"
     if advised.group == "unknown":
         gain = GROUP_WORDS["unknown"][0]
     first, *others = one.nodes

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from tui_profiler.figures.units import thousands
 from tui_profiler.findings import conclusions
-from tui_profiler.findings.evidence.finding import gain_text
+from tui_profiler.findings.evidence.finding import gain_text, whole_text
 from tui_profiler.findings.trial_verdict import Advice, grouped
 from tui_profiler.formatting.text import fit, middle, safe, width, wrap
 from tui_profiler.reports.document import Column, Facts, Grid, Note, Part, Section
@@ -126,7 +126,7 @@ def _finding(advised: Advice, columns: int) -> list[str]:
         f"trial: {findings_text.trial_text(one)}",
     ]
     head, kind = (
-        f"  {gain_text(one.gain):>8} of {one.gain.of:<7} {safe(one.title)}",
+        f"  {gain_text(one.gain):>11} of {whole_text(one.gain):<16} {safe(one.title)}",
         f"[{one.kind}]",
     )
     fits = width(head) + 2 + width(kind) <= columns

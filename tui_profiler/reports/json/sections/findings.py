@@ -7,7 +7,15 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from tui_profiler.findings import CHECKS, conclusions, withheld
-from tui_profiler.findings.evidence.finding import Because, Finding, Group, Provenance, Saves, Unit
+from tui_profiler.findings.evidence.finding import (
+    Because,
+    Finding,
+    Group,
+    Per,
+    Provenance,
+    Saves,
+    Unit,
+)
 from tui_profiler.findings.trial_verdict import advice
 from tui_profiler.queries.time.modes import ModeName
 from tui_profiler.reports.json_values import Count, Known, Part, Share, entries, fill
@@ -28,9 +36,15 @@ class Gain(Part, frozen=True):
 
     of: Saves
     share: Known[Share]
-    """Predicted saving; null if not known."""
+    """Likely saving; null if not known."""
     is_bound: bool
     """The share is an upper bound."""
+    low: Share | None
+    """Lower end of the predicted range; null without a range."""
+    high: Share | None
+    """Upper end of the predicted range; null without a range."""
+    per: Per
+    """What a saving of time is a share of; energy is always per forward."""
     provenance: Provenance
     formula: str
 

@@ -9,6 +9,7 @@ from tui_profiler.findings.evidence.finding import (
     Group,
     figure_text,
     gain_text,
+    whole_text,
 )
 from tui_profiler.findings.trial_verdict import GROUP_WORDS, Advice, grouped
 from tui_profiler.messages import Unknown
@@ -41,7 +42,7 @@ def _facts(advised: Advice) -> Facts:
     return Facts(
         (
             ("finding", f"{one.title} [{one.kind}]"),
-            ("", f"{gain_text(one.gain)} of {one.gain.of}: {one.why}"),
+            ("", f"{gain_text(one.gain)} of {whole_text(one.gain)}: {one.why}"),
             ("evidence", "; ".join(map(evidence_text, one.evidence))),
             *(("predicted", gain_line(gain)) for gain in one.gains),
             *((("measured", measured),) if measured else ()),
@@ -79,8 +80,8 @@ def evidence_text(part: Evidence) -> str:
 def gain_line(gain: Gain) -> str:
     """Return a gain with its formula."""
     if isinstance(gain.share, Unknown):
-        return f"– of {gain.of} ({gain.share.reason}): {gain.formula}"
-    return f"{gain_text(gain)} of {gain.of}: {gain.formula}"
+        return f"– of {whole_text(gain)} ({gain.share.reason}): {gain.formula}"
+    return f"{gain_text(gain)} of {whole_text(gain)}: {gain.formula}"
 
 
 def trial_text(one: Finding) -> str:
