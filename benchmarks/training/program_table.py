@@ -364,6 +364,7 @@ PROGRAMS = {
         None,
         0,
         (r"SPS: \d+", r"\[notice\].*", r"\d+it/s", r"\d+%.*"),
+        files="..",
     ),
     "dcgan": Program(
         _EXAMPLES,

@@ -209,7 +209,7 @@ def true_steps(times: Times) -> list[Step]:
         rows = Counter[str]()
         for each in training:
             if each.kind == "forward" and each.mode & GRADIENTS:
-                rows[each.name.split("#")[0]] += each.rows
+                rows[each.name] += each.rows
         parts = exclusive_parts(training)
         between = sum(end - start for start, end in spans)
         parts["other"] = ended - began - between - sum(parts.values())
@@ -282,9 +282,17 @@ class Figures:
         self.lines.append(f"  {name:24} {shown!s:>12} {true!s:>12}")
 
 
-def compare_step(report: dict[str, Any], times: Times, traced: Times) -> Figures:
-    """Return the figures of the step and of its lines beside the true ones."""
-    figures, steps, shown = Figures(), true_steps(times), report["step"]
+def compare_step(report: dict[str, Any], times: Times, traced: Times, *, is_cut: bool) -> Figures:
+    """Return the figures of the step and of its lines beside the true ones.
+
+    Args:
+        report: of the profiler.
+        times: of the same run.
+        traced: of the run whose lines were traced.
+        is_cut: whether the program was ended within its last step, which the profiler did not see.
+    """
+    figures, shown = Figures(), report["step"]
+    steps = true_steps(times)[: -1 if is_cut else None]
     if not shown or not steps:
         figures.add("step", "yes" if shown else "none", f"{len(steps)} steps")
         if steps:
@@ -468,7 +476,10 @@ class Runner:
         """Write the text report with findings, to be read."""
         if recording.exists():
             command = [_profiler(), "report", str(recording), "--findings"]
-            read = subprocess.run(command, capture_output=True, text=True, check=False)
+            environment = {**os.environ, "PYTHONPATH": self._path}
+            read = subprocess.run(
+                command, capture_output=True, text=True, check=False, env=environment
+            )
             begin.with_suffix(".txt").write_text(read.stdout + read.stderr)
 
     def _alone(self, program: Program, folder: Path, environment: dict[str, str]) -> Run:
