@@ -240,6 +240,33 @@ def with_cpu_times(before: messages.Tick, cpu: dict[int, tuple[float, float]]) -
     )
 
 
+def with_thread_read(
+    before: messages.Tick, read: dict[int, tuple[float, float, float]]
+) -> messages.Tick:
+    """Return a tick in which calls read what their thread did.
+
+    Args:
+        before: without.
+        read: by node, own seconds on a core, own seconds asleep and own page faults of a forward.
+    """
+    nodes = memoryview(before.nodes).cast("I")
+    rows = [read.get(node, (math.nan,) * 3) for node in nodes]
+    cpu, asleep, faults = (array("f", column).tobytes() for column in zip(*rows, strict=True))
+    unwaited = array("f", (one + other for one, other, _ in rows)).tobytes()
+    return replace(
+        before,
+        cpu_forwards=9,
+        cpu_per_forward=cpu,
+        own_cpu_per_forward=cpu,
+        unwaited_per_forward=unwaited,
+        own_unwaited_per_forward=unwaited,
+        asleep_per_forward=asleep,
+        own_asleep_per_forward=asleep,
+        faults_per_forward=faults,
+        own_faults_per_forward=faults,
+    )
+
+
 def device_times(
     seconds: dict[int, tuple[float, float]],
     *,

@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 
 from tui_profiler.findings import CHECKS
-from tui_profiler.queries.cost.bound import LETTERS
+from tui_profiler.queries.cost.bound_classes import LETTERS
 from tui_profiler.queries.cost.breakdown import Architecture
 from tui_profiler.queries.rules import Quantity
 from tui_profiler.queries.training.verdict import RULE

@@ -50,7 +50,7 @@ MOST_STEPS = 256
 """Steps of which the rate is reported."""
 READY_SECONDS = 60.0
 END_SECONDS = 30.0
-_SECONDS = 2.0
+LEAST_AGE_SECONDS = 2.0
 """Age of a process that is attached to, at least."""
 GRADIENTS, TRAINING, PARAMETERS = 1, 2, 4
 """Bits of the mode of a forward (``program_timers.py``)."""
@@ -491,20 +491,17 @@ class Runner:
         options = ["--format", "json", "--output", str(report), "--record", str(recording)]
         command = [_profiler(), "run", *options, *program.arguments.split()]
         given = {"PROGRAM_TIMES": f"{begin}-run-"}
-        if not program.attaches:
-            return self._run(program, folder, command, given)
-        attached: list[int] = []
-        attaching = threading.Thread(
-            target=lambda: attached.extend(_attach(folder, report)), daemon=True
-        )
-        attaching.start()
-        run = self._run(program, folder, command, given)
-        attaching.join()
-        return run._replace(attached=attached[0] if attached else None)
+        return self._run(program, folder, command, given, report if program.attaches else None)
 
     def _run(
-        self, program: Program, folder: Path, command: list[str], given: dict[str, str]
+        self,
+        program: Program,
+        folder: Path,
+        command: list[str],
+        given: dict[str, str],
+        report: Path | None = None,
     ) -> Run:
+        """Run a command; with ``report`` one of the processes that it starts is reported there."""
         environment = {
             **os.environ,
             "PYTHONPATH": f"{self._path}{os.pathsep}{(folder / program.files).resolve()}",
@@ -530,11 +527,13 @@ class Runner:
                     stderr=err,
                     start_new_session=True,
                 )
-                with _ended(process):
+                with _ended(process), _attached(process, report) as attached:
                     answers = _ask(program, process) if program.requests else ""
                     code = process.wait(END_SECONDS if program.requests else program.seconds)
             printed = answers + output.read_text(errors="replace")
-            return Run(code, printed, errors.read_text(errors="replace"), time.monotonic() - began)
+            seconds = time.monotonic() - began
+            pid = attached[0] if attached else None
+            return Run(code, printed, errors.read_text(errors="replace"), seconds, pid)
 
 
 @contextmanager
@@ -578,33 +577,42 @@ def _ask(program: Program, process: subprocess.Popen[bytes]) -> str:
     return "".join(answers)
 
 
-def _attach(folder: Path, report: Path) -> list[int]:
-    """Report a process that a program has started in a folder, once one runs a model.
+@contextmanager
+def _attached(process: subprocess.Popen[bytes], report: Path | None) -> Iterator[list[int]]:
+    """Report a process that ``process`` has started, meanwhile; its process id comes at the end."""
+    pids: list[int] = []
+    if report is None:
+        yield pids
+        return
+    parent = psutil.Process(process.pid)
+    thread = threading.Thread(target=lambda: pids.extend(_attach(parent, report)), daemon=True)
+    thread.start()
+    yield pids
+    thread.join(END_SECONDS)
+
+
+def _attach(parent: psutil.Process, report: Path) -> list[int]:
+    """Report a process that the script of ``run`` has started, once one runs a model.
 
     Returns:
         Its process id; nothing if there was none in time.
     """
     deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline:
-        for process in reversed([*psutil.process_iter()]):
+        for process in parent.children(recursive=True) if parent.is_running() else ():
             try:
-                parent = process.parent()
-                is_started = parent is not None and _profiler() not in parent.cmdline()
-                is_there = process.cwd() == str(folder) and _age(process) > _SECONDS
-                is_model = any("libtorch_python" in part.path for part in process.memory_maps())
+                is_script = process.ppid() == parent.pid
+                has_torch = any("libtorch_python" in part.path for part in process.memory_maps())
+                is_young = time.time() - process.create_time() < LEAST_AGE_SECONDS
             except psutil.Error:
                 continue
-            if is_there and is_started and is_model:
+            if has_torch and not is_script and not is_young:
                 command = [_profiler(), "report", "--attach", str(process.pid), "--measure", "8"]
                 command += ["--format", "json", "--output", str(report)]
-                subprocess.run(command, capture_output=True, check=False, timeout=120)
+                subprocess.run(command, capture_output=True, check=False)
                 return [process.pid]
         time.sleep(1.0)
     return []
-
-
-def _age(process: psutil.Process) -> float:
-    return time.time() - process.create_time()
 
 
 def _profiler() -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from tui_profiler.queries.cost.bound_classes import IN_ORDER
 from tui_profiler.queries.fuzzy import best_first
 from tui_profiler.queries.tree.columns import COLUMN_WORDS
 from tui_profiler.queries.tree.focus import SORT_KEYS, SORT_LABELS, SortKey
@@ -15,7 +16,7 @@ _ORDERS: dict[SortKey, str] = {
     **{name: f"siblings by {what}, most first" for name, (_, what) in COLUMN_WORDS.items()},
     "in": "siblings by elements of the first input, most first",
     "out": "siblings by elements of the first output, most first",
-    "bound": "siblings by bound: compute, memory, overhead, unexplained, waiting",
+    "bound": f"siblings by bound: {IN_ORDER}",
     "order": "siblings in execution order",
     "name": "siblings in alphabetical order",
 }

@@ -49,6 +49,9 @@ DARK = Palette(
         "bound-compute": "#56B4E9",
         "bound-memory": "#E69F00",
         "bound-overhead": "#F0E9C9",
+        "bound-python": "#88FF00",
+        "bound-faults": "#DD2200",
+        "bound-blocked": "#5F6877",
         "bound-unexplained": "#BA1AFF",
         "bound-idle": "#5F6877",
         "better": "#7CBF1E",
@@ -73,6 +76,9 @@ LIGHT = Palette(
         "bound-compute": "#0F74BA",
         "bound-memory": "#BF7A00",
         "bound-overhead": "#4A3906",
+        "bound-python": "#0000CC",
+        "bound-faults": "#000000",
+        "bound-blocked": "#939BA7",
         "bound-unexplained": "#1A004C",
         "bound-idle": "#939BA7",
         "better": "#4E7D00",
@@ -98,14 +104,18 @@ CONTRAST = Palette(
         "bound-compute": "#3FA9FF",
         "bound-memory": "#FFB000",
         "bound-overhead": "#FFF3B0",
+        "bound-python": "#BBFFFF",
+        "bound-faults": "#FF6611",
+        "bound-blocked": "#A0A0A0",
         "bound-unexplained": "#CFC6EC",
         "bound-idle": "#A0A0A0",
         "better": "#9BE800",
         "worse": "#FF80F0",
     },
 )
-# Found by a search: of the five bounds, the accent and the error colour no two are nearer than 12.9
+# Found by a search: of the bounds, the accent and the error colour no two are nearer than 9.9
 # (OKLab x 100) for any of four kinds of colour vision, and none has less contrast than 4.9.
+# Blocked has the colour of idle: neither is on a core.
 COLOUR_BLIND = Palette(
     "colour-blind",
     {
@@ -124,6 +134,9 @@ COLOUR_BLIND = Palette(
         "bound-compute": "#66CCFF",
         "bound-memory": "#FFAB1A",
         "bound-overhead": "#FFFFFF",
+        "bound-python": "#66AACC",
+        "bound-faults": "#CCAA88",
+        "bound-blocked": "#7C8490",
         "bound-unexplained": "#C6DAB2",
         "bound-idle": "#7C8490",
         "better": "#66FF00",
@@ -143,6 +156,7 @@ _OF_TERMINAL = {
     "row-cursor": "ansi_default",
     "row-cursor-blurred": "ansi_default",
     "bound-memory": "ansi_yellow",
+    "bound-blocked": "ansi_bright_black",
     "bound-idle": "ansi_bright_black",
     # Bounds and the accent have the hues: signs and words tell these.
     "better": "ansi_default",
@@ -156,6 +170,8 @@ TERMINAL = Palette(
         "error": "ansi_bright_red",
         "bound-compute": "ansi_bright_cyan",
         "bound-overhead": "ansi_bright_white",
+        "bound-python": "ansi_bright_blue",
+        "bound-faults": "ansi_bright_yellow",
         "bound-unexplained": "ansi_bright_magenta",
     },
     ansi=True,
@@ -168,6 +184,8 @@ TERMINAL_LIGHT = Palette(
         "error": "ansi_red",
         "bound-compute": "ansi_blue",
         "bound-overhead": "ansi_black",
+        "bound-python": "ansi_cyan",
+        "bound-faults": "ansi_bright_red",
         "bound-unexplained": "ansi_magenta",
     },
     dark=False,

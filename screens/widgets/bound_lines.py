@@ -4,6 +4,7 @@ from tui_profiler.figures.units import duration, quantity, rate, share, thousand
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.cost import bound
+from tui_profiler.queries.cost.bound_classes import KINDS, BoundKind
 from tui_profiler.queries.panel.provenance import no_class, no_roof
 from tui_profiler.queries.time.forward_kinds import why_times_do_not_fit
 from tui_profiler.session import Session
@@ -74,7 +75,7 @@ def _mix(found: bound.Bound, look: Look) -> tuple[Line, ...]:
     least = sorted(found.mix)[-MOST_CLASSES]
     lines = [
         _metered(kind, part, rates.get(kind, EMPTY), look, MIX_LABEL)
-        for kind, part in zip(bound.KINDS, found.mix, strict=True)
+        for kind, part in zip(KINDS, found.mix, strict=True)
         if part and part >= least
     ]
     if found.not_decided:
@@ -96,9 +97,9 @@ def _roofs(found: bound.Bound, look: Look) -> tuple[Line, ...]:
 
 
 def _roof(
-    kind: bound.BoundKind,
+    kind: BoundKind,
     reached: float | None,
-    said: tuple[Line, dict[bound.BoundKind, str]],
+    said: tuple[Line, dict[BoundKind, str]],
     look: Look,
 ) -> tuple[Line, ...]:
     right, why = said
@@ -107,7 +108,7 @@ def _roof(
     return (_metered(kind, reached, right, look, LABEL),)
 
 
-def _metered(kind: bound.BoundKind, part: float, right: Line, look: Look, cells: int) -> Line:
+def _metered(kind: BoundKind, part: float, right: Line, look: Look, cells: int) -> Line:
     """Return a share as a meter behind a label of ``cells``; ``right`` where it fits."""
     length = max(look.inner - 30, 4) - (cells - LABEL)
     left: Line = (
@@ -119,7 +120,7 @@ def _metered(kind: bound.BoundKind, part: float, right: Line, look: Look, cells:
     return row(left, right if fits else EMPTY, look)
 
 
-def _rates(found: bound.Bound) -> dict[bound.BoundKind, Line]:
+def _rates(found: bound.Bound) -> dict[BoundKind, Line]:
     return {
         "compute": _rate(found.flops_per_second, "FLOP/s"),
         "memory": _rate(found.bytes_per_second, "B/s"),

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from tui_profiler.formatting import text as texts
 from tui_profiler.formatting.text import fit, printable, width
+from tui_profiler.queries.cost.bound_classes import KINDS
 
 Span: TypeAlias = tuple[str, str]
 """Text and its role: a colour, with ``strong``, ``underline``, ``reverse``, ``cursor`` or
@@ -18,7 +19,7 @@ Span: TypeAlias = tuple[str, str]
 Line: TypeAlias = tuple[Span, ...]
 
 EMPTY: Line = ()
-COLOURS = {
+COLOURS: dict[str, str] = {
     "ink": "foreground",
     "muted": "ink-muted",
     "faint": "ink-faint",
@@ -26,12 +27,8 @@ COLOURS = {
     "accent": "accent",
     "error": "error",
     "warning": "warning",
-    "compute": "bound-compute",
-    "memory": "bound-memory",
-    "overhead": "bound-overhead",
-    "unexplained": "bound-unexplained",
+    **{kind: f"bound-{kind}" for kind in KINDS},
     "idle": "bound-idle",
-    "waiting": "bound-idle",
     "better": "better",
     "worse": "worse",
 }

@@ -15,7 +15,7 @@ from tui_profiler.formatting.canvas import (
 )
 from tui_profiler.formatting.text import safe, width, wrap
 from tui_profiler.messages import Figure, Unknown
-from tui_profiler.queries.cost.bound import BoundKind
+from tui_profiler.queries.cost.bound_classes import BoundKind
 from tui_profiler.session import Session, Tree
 
 from .lines import EMPTY, Line, Span, exact, in_ascii, line_width, spread, with_role
@@ -188,13 +188,8 @@ def meter(share: float, cells: int, role: str, look: Look) -> Line:
 
 def mark_of(kind: BoundKind, glyphs: Glyphs) -> str:
     """Return the sign that goes with a bound's name."""
-    return {
-        "compute": glyphs.compute,
-        "memory": glyphs.memory,
-        "overhead": glyphs.overhead,
-        "unexplained": glyphs.unexplained,
-        "waiting": glyphs.waiting,
-    }[kind]
+    sign: str = getattr(glyphs, kind)
+    return sign
 
 
 def without_colour(lines: Iterable[Line]) -> tuple[Line, ...]:

@@ -3,7 +3,7 @@
 from tui_profiler.figures.units import share_cell
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.formatting.text import safe, width
-from tui_profiler.queries.cost.bound import KINDS
+from tui_profiler.queries.cost.bound_classes import KINDS
 from tui_profiler.queries.forward.strip import ELSEWHERE, Segment, Strip
 from tui_profiler.session import Tree
 

@@ -342,6 +342,9 @@ def test_beside_those_of_a_step_gains_of_a_forward_are_its_share_of_the_step() -
         assert "forwards are 10 % of the step" in beside[kind].formula
         assert (alone[kind].per, beside[kind].per) == ("forward", "step")
     assert beside["optimizer-loop"].share == pytest.approx(0.6)
+    few = findings(apply(apply(forward, TRAINS), replace(step, recorded=7)))
+    unknown = {one.kind: one.gain for one in few}
+    assert unknown["compile"].share == Unknown("7 of 8 steps recorded")
     assert "of the step" not in alone["compile"].formula
     # Before a step was recorded their share of it is not known.
     early = {one.kind: one.gain for one in findings(apply(forward, TRAINS))}

@@ -87,7 +87,16 @@ def test_no_straggler_is_not_said_before_every_rank_is_measured() -> None:
 
     assert found.level == "unknown"
     assert found.lines == ("no straggler among 2 ranks, no steps known of rank 2",)
+    # It waits 1 ms: no other rank is later by more than that.
     assert verdict(run(EARLY, LATE, None), 1.0).level == "critical"
+    late, early = times(0.020, 0.012), times(0.010, 0.022)
+    assert verdict(run(early, late), 1.0).level == "critical"
+    waits = verdict(run(early, late, None), 1.0)
+    assert waits.level == "unknown"
+    assert waits.lines == (
+        "rank 1 waits least of 2 ranks, 12.0 ms of a step; no steps known of rank 2, which may be"
+        " later",
+    )
 
 
 def test_rows_begin_with_the_worst_and_say_how_late_it_is() -> None:

@@ -28,11 +28,65 @@ from tui_profiler.reports.text.full import full_markdown, full_text
 from tui_profiler.screens.cli.report_files import check_lines, checks_section
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "report.schema.json"
-PAPER, RUN = as_json(folded(TRACED)), as_json(folded(MEASURED))
+
+
+def all_costed(report: dict) -> dict:
+    """Return the report as if its strange operator had a formula."""
+    layers = [{**layer, "uncosted": 0} for layer in report["layers"]]
+    coverage = {**report["coverage"], "costed": report["coverage"]["ops"]}
+    return {**report, "layers": layers, "coverage": coverage}
+
+
+UNCOSTED = as_json(folded(MEASURED))
+PAPER, RUN = all_costed(as_json(folded(TRACED))), all_costed(UNCOSTED)
 
 
 def outcome(text: str, report: dict = RUN) -> Outcome:
     return evaluate(parse_check(text), report)
+
+
+@pytest.mark.parametrize("operator", ["<", "<=", "==", ">=", ">"])
+@pytest.mark.parametrize("path", ["total_macs", "total_flops", "layers[0].flops", "layers[0].macs"])
+def test_without_a_formula_a_figure_is_at_least_what_was_counted(path: str, operator: str) -> None:
+    far = 0 if ">" in operator else 1 if operator == "==" else 10**9
+    far = outcome(f"{path}>0", UNCOSTED).value if operator == "==" else far
+    found = outcome(f"{path}{operator}{far}", UNCOSTED)
+    assert found.holds == (">" in operator)
+    assert found.holds or "operators without a formula (mine::strange)" in found.why
+    assert outcome(f"{path}{operator}{far}").holds
+
+
+@pytest.mark.parametrize(
+    ("bounded", "holding"), [("at most", {"<", "<="}), ("about", set()), (None, {"<", "<=", ">"})]
+)
+@pytest.mark.parametrize(
+    "path", ["total_macs", "total_memory", "peak_memory.total", "layers[0].macs"]
+)
+def test_what_depends_on_the_data_holds_in_one_direction_at_most(
+    path: str, bounded: str | None, holding: set[str]
+) -> None:
+    names = ["aten::nonzero"] if bounded else []
+    layers = [{**PAPER["layers"][0], "bounded": bounded}, *PAPER["layers"][1:]]
+    coverage = {**PAPER["coverage"], "bounded": names}
+    report = {**PAPER, "layers": layers, "coverage": coverage}
+    for operator, far in (("<", 10**9), ("<=", 10**9), (">", 0)):
+        found = outcome(f"{path}{operator}{far}", report)
+        assert found.holds == (operator in holding), operator
+        assert found.holds or "it depends on the data (aten::nonzero)" in found.why
+    real = {one: PAPER[one] for one in ("total_macs", "total_flops", "total_memory")}
+    confirmed = {**report, "real_run": {**real, "ops": 5}}
+    assert all(outcome(f"{path}{one}", confirmed).holds for one in ("<1G", ">0"))
+    other = {**report, "real_run": {**real, "total_macs": 1, "ops": 5}}
+    assert outcome(f"{path}>0", other).holds == (bounded is None), "the real forward cost otherwise"
+
+
+def test_parameters_of_a_damaged_file_are_at_least_those_that_were_read() -> None:
+    damaged = {**PAPER, "file": {"problem_count": 2, "problems": []}}
+    found = outcome("total_parameters<=10M", damaged)
+    assert not found.holds
+    assert "2 problems of the file" in found.why
+    assert outcome("total_parameters>=1", damaged).holds
+    assert outcome("total_parameters<=10M", {**PAPER, "file": {"problem_count": 0}}).holds
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,6 @@ from tests.reports.real_sessions import real_session
 from tests.screens.explorer.tree.test_lines import drawn
 from tui_profiler.messages import RoofQuality
 from tui_profiler.queries.cost.bound import (
-    KINDS,
-    LETTERS,
     bound,
     node_mix,
     node_parts,
@@ -35,6 +33,7 @@ from tui_profiler.queries.cost.bound import (
     phrase,
     why_not_decided,
 )
+from tui_profiler.queries.cost.bound_classes import KINDS, LETTERS
 from tui_profiler.queries.cost.breakdown import bound_shares
 from tui_profiler.queries.cost.roofline import node_roofline
 from tui_profiler.queries.cost.roofline_view import RooflineView
@@ -183,7 +182,7 @@ def test_letter_bar_and_panels_show_it(name: str) -> None:
             assert cells.bound == limit.kind
             assert text(line).split()[-1] == LETTERS[limit.kind]
             if cells.bar.mix:
-                assert cells.bar.mix[KINDS.index(limit.kind)] == max(cells.bar.mix[:4])
+                assert cells.bar.mix[KINDS.index(limit.kind)] == max(cells.bar.mix[: len(KINDS)])
         look = Look(session, node, session.heard_at, 118)
         said = "" if limit is None else phrase(limit.kind) if limit.measured else limit.kind
         assert said in text(identity_lines(look)[0])
@@ -211,7 +210,7 @@ def test_timeline_and_roofline_show_it(name: str) -> None:
         assert at.kind is None or at.kind == kind
         place = view.parts.places.get(node)
         if at.kind is not None and place is not None:
-            assert view.parts.kind(place, view.now.seconds[place]) == kind
+            assert view.now.kind(view.parts, place) == kind
     for node in modules(session)[:40]:
         look = Look(session, node, session.heard_at, 118)
         row = text(flame_lines(look, layout.of(session, 0, look.inner), 12)[1])
@@ -266,7 +265,7 @@ def test_every_report_shows_it(name: str) -> None:
     times = {kind: part.time_share for kind, part in shares.items() if part.time_share}
     if root.measured:
         assert max(times, key=lambda kind: times[kind]) == root.kind
-        written = {kind: one["time_share"] or 0.0 for kind, one in found["bottlenecks"].items()}
+        written = {kind: found["bottlenecks"][kind]["time_share"] or 0.0 for kind in KINDS}
         assert written == pytest.approx(dict(zip(KINDS, root.mix, strict=True)))
     else:
         assert not times

@@ -173,7 +173,8 @@ def test_a_node_that_was_not_called_has_no_timing() -> None:
 def test_a_tick_with_a_column_cut_short_is_ignored(column: str) -> None:
     session, narrow = folded(TRACED), TICK.p50
     read = ("cpu_per_forward", "own_cpu_per_forward", "unwaited_per_forward")
-    read += ("own_unwaited_per_forward",)
+    read += ("own_unwaited_per_forward", "asleep_per_forward", "own_asleep_per_forward")
+    read += ("faults_per_forward", "own_faults_per_forward")
     tick = replace(TICK, **dict.fromkeys(read, narrow))
     assert apply(session, tick) is not session
     assert apply(session, replace(tick, **{column: getattr(tick, column)[:-1]})) is session
@@ -196,6 +197,8 @@ _NARROW = (
 _READ = (
     *("cpu_per_forward", "own_cpu_per_forward"),
     *("unwaited_per_forward", "own_unwaited_per_forward"),
+    *("asleep_per_forward", "own_asleep_per_forward"),
+    *("faults_per_forward", "own_faults_per_forward"),
 )
 
 

@@ -37,8 +37,10 @@ class Glyphs(Struct, frozen=True):
     compute: str = "▲"
     memory: str = "■"
     overhead: str = "○"
+    python: str = "◐"
+    faults: str = "▽"
+    blocked: str = "≡"
     unexplained: str = "◇"
-    waiting: str = "≡"
     times: str = "×"
     at_most: str = "≤"
     at_least: str = "≥"
@@ -53,8 +55,8 @@ class Glyphs(Struct, frozen=True):
     begin: str = "╵"
     dots: Literal["braille", "blocks", "ascii"] = "braille"
     """What lines of a plot are drawn with; some fonts have bad braille."""
-    small: str = "▴▪◦⋄"
-    """Of a plot: small points of each of ``bound.OF_WORK``; large ones are signs."""
+    small: str = "▴▪◦•▿=⋄"
+    """Of a plot: small points of each of ``bound_classes.KINDS``; large ones are signs."""
     back: str = "◂◀"
     """Of a plot: small and large points of a backward."""
     points: str = "·●◉"
@@ -97,8 +99,10 @@ ASCII = Glyphs(
     compute="C",
     memory="M",
     overhead="O",
+    python="P",
+    faults="F",
+    blocked="B",
     unexplained="U",
-    waiting="W",
     times="x",
     at_most="<",
     at_least=">",
@@ -111,7 +115,7 @@ ASCII = Glyphs(
     tick="+",
     begin="|",
     dots="ascii",
-    small="cmou",
+    small="cmopfbu",
     back="<<",
     points=".*@",
     axes="+++^",
@@ -142,8 +146,10 @@ BLOCK = Glyphs(
     mark="*",
     begin="|",
     dots="blocks",
+    python="P",
+    faults="F",
     unexplained="?",
-    small="^∙°¿",
+    small="^∙°pf=¿",
     back="◄◄",
     points="·•@",
     axes="└┤┬↑",

@@ -205,6 +205,9 @@ class Ceilings(OnWire, frozen=True):
     kernel has no such file; empty where nothing waits for a core, as on a GPU."""
     kernels: KernelCosts | None = None
     """None on a GPU, and in recordings of older versions."""
+    fault_seconds: Figure = Unknown("not measured")
+    """CPU time of one minor page fault, while memory as large as that of big tensors is written
+    for the first time; unknown on a GPU, and in files of older versions."""
 
 
 class RunModel(OnWire, frozen=True):
@@ -375,6 +378,16 @@ class Tick(OnWire, frozen=True):
     """float32: mean wall time in the same forwards, without what the thread waited for a core."""
     own_unwaited_per_forward: bytes = b""
     """float32: the same without the time of modules called inside."""
+    asleep_per_forward: bytes = b""
+    """float32: mean seconds in the same forwards in which the thread was neither on a core nor
+    waiting for one, of calls in which it gave its core away. This and the three columns below are
+    empty in recordings of older versions."""
+    own_asleep_per_forward: bytes = b""
+    """float32: the same without that of modules called inside."""
+    faults_per_forward: bytes = b""
+    """float32: mean number of minor page faults of the thread in the same forwards."""
+    own_faults_per_forward: bytes = b""
+    """float32: the same without those of modules called inside."""
 
 
 class SlowForward(OnWire, frozen=True):

@@ -100,6 +100,8 @@ class LoaderSettings(Part, frozen=True):
     pin_memory: bool
     prefetch: int
     """Batches that each worker loads ahead; 0 without workers."""
+    batch: int | None = None
+    """Items in a whole batch; None where the loader does not form batches, or it is not known."""
 
 
 class OptimizerSettings(Part, frozen=True):
@@ -192,7 +194,9 @@ class TrainingStep(OnWire, frozen=True):
     updates: float
     """Steps of optimizers per step."""
     items: Figure
-    """Per step: size of the batch axis of the model's inputs, all forwards together."""
+    """Per step: size of the batch axis of the model's inputs, all forwards together, but not more
+    than the items of the batches that a ``DataLoader`` gave: a batch that is run several times
+    counts once."""
     tokens: Figure
     """Per step: elements of token ids, where the model is given them."""
     optimizers: tuple[str, ...]

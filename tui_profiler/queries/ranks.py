@@ -129,13 +129,20 @@ def verdict(group: SessionGroup, now: float) -> Verdict:
     busy = (measured[late][0] - its) - median(step - wait for step, wait in others)
     lost = max(min(theirs - its, busy), 0.0)
     lost_share = lost / step if step > 0 else 0.0
+    unknown = [str(one.number) for one in group.ranks if _may_be_slow(one, measured)]
     if lost_share < WARNS:
-        if unknown := [str(one.number) for one in group.ranks if _may_be_slow(one, measured)]:
+        if unknown:
             none = f"no straggler among {len(measured)} ranks"
             return Verdict("unknown", (f"{none}, no steps known of rank {', '.join(unknown)}",))
         little = f"{duration(lost)} of a step, {share(lost_share)}, are lost for the busiest rank"
         return Verdict("even", (f"no straggler: {little}",))
     rank = next(rank for rank in group.ranks if rank.key == late)
+    if unknown and its >= WARNS * step:  # A rank that is later by as much is what it waits for.
+        least = (
+            f"rank {rank.number} waits least of {len(measured)} ranks, {duration(its)} of a step"
+        )
+        later = f"no steps known of rank {', '.join(unknown)}, which may be later"
+        return Verdict("unknown", (f"{least}; {later}",))
     sentence = (
         f"rank {rank.number} is the straggler: in a step of {duration(step)} it waits"
         f" {duration(its)}, the others {duration(theirs)}; {share(lost_share)} of the step is lost"

@@ -5,12 +5,12 @@
    stays and what they would have given is unavailable.
 2. A rule sees nothing that it did not declare: ``granted`` takes every other quantity out of the
    session first.
-3. Wall time of a thread that waits for a core is longer than the work. From ``WAITING_FROM`` on it
-   is unknown (*contended*) for all rules; counts, CPU time and figures on paper are not.
+3. Wall time of a thread that waits for a core is longer than the work. From ``CONTENDED_FROM`` on
+   it is unknown (*contended*) for all rules; counts, CPU time and figures on paper are not.
    Nor is that of forwards where waiting was read in every call: times are then without it
    (``unwaited_seconds``).
 4. Where it is not known how long the thread waited, it did so for at most the time in which it was
-   not on a core. Where that can be ``WAITING_FROM`` or more, its wall time is unknown as well.
+   not on a core. Where that can be ``CONTENDED_FROM`` or more, its wall time is unknown as well.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,8 +22,8 @@ from msgspec.structs import replace
 
 from tui_profiler.figures.units import share as share_text
 from tui_profiler.messages import Figure, ThreadTime, Unknown, known
-from tui_profiler.queries.cost.bound import WAITING_FROM
 from tui_profiler.session import Session
+from tui_profiler.session.columns import CONTENDED_FROM
 from tui_profiler.session.training import StepColumns
 
 Clock: TypeAlias = Literal["", "forward", "step"]
@@ -113,7 +113,7 @@ def why_contended(session: Session, clock: Clock) -> str:
         return ""
     if isinstance(waiting, Unknown):
         return f"waiting for a core of {clock}s: {waiting.reason}"
-    if waiting.share < WAITING_FROM:
+    if waiting.share < CONTENDED_FROM:
         return ""
     if waiting.why_bound:
         most = f"{clock}s wait for a core at most {share_text(waiting.share)} of the time"

@@ -26,7 +26,9 @@ Columns: TypeAlias = (
 )
 LEAST_WAITING = 0.05
 """Share of a forward: what its thread waits for a core below it is no reason to think otherwise."""
-
+CONTENDED_FROM = 0.25
+"""Share of a forward that its thread waits for a core, from which the host is *contended*: wall
+times say more of other programs than of the model."""
 
 _OBJECTS_BYTES = 5_500
 """Memory of a tick besides its entries: 17 views of columns, headers and figures. Measured with
@@ -48,6 +50,9 @@ def columns_agree(message: Columns) -> bool:
             read = [tick.cpu_per_forward, tick.own_cpu_per_forward]
             read += [tick.unwaited_per_forward, tick.own_unwaited_per_forward]
             narrow += read if any(read) else []
+            thread = [tick.asleep_per_forward, tick.own_asleep_per_forward]
+            thread += [tick.faults_per_forward, tick.own_faults_per_forward]
+            narrow += thread if any(thread) else []
         case messages.SlowForward(whole=whole, own=own):
             narrow = [whole, own]
         case messages.OperatorTimes() as times:
@@ -150,6 +155,20 @@ class GpuForwards(NamedTuple):
         return self.waiting_share >= WAITS_FOR_HOST_FROM
 
 
+class OwnRead(NamedTuple):
+    """What calls read of their thread outside of modules inside, by position in the tick.
+
+    Means per forward; not a number of a node whose calls did not read.
+    """
+
+    cpu: Sequence[float]
+    """Seconds on a core."""
+    asleep: Sequence[float]
+    """Seconds neither on a core nor waiting for one."""
+    faults: Sequence[float]
+    """Minor page faults."""
+
+
 class Timings:
     """One tick's columns, with the position of each node in them."""
 
@@ -202,6 +221,16 @@ class Timings:
         self._own_cpu = memoryview(tick.own_cpu_per_forward).cast("f")
         self._unwaited = memoryview(tick.unwaited_per_forward).cast("f")
         self._own_unwaited = memoryview(tick.own_unwaited_per_forward).cast("f")
+        self._asleep = memoryview(tick.asleep_per_forward).cast("f")
+        self._faults = memoryview(tick.faults_per_forward).cast("f")
+        self.own_read: OwnRead | None = None
+        """What calls read of their own time; None where none did, and of a GPU."""
+        if tick.own_asleep_per_forward and device is None:
+            self.own_read = OwnRead(
+                self._own_cpu,
+                memoryview(tick.own_asleep_per_forward).cast("f"),
+                memoryview(tick.own_faults_per_forward).cast("f"),
+            )
 
     @property
     def waits_by_node(self) -> bool:
@@ -249,6 +278,10 @@ class Timings:
 
     def __len__(self) -> int:
         return len(self._position)
+
+    def position(self, node: int) -> int | None:
+        """Return the position of a node in the columns, None where it is in none."""
+        return self._position.get(node)
 
     def on_core(self, node: int, seconds: float) -> float:
         """Return what is left of a time in a module's own operators, without waiting for a core."""

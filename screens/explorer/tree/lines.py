@@ -7,7 +7,7 @@ from tui_profiler.figures import units
 from tui_profiler.figures.units import count
 from tui_profiler.formatting.canvas import UNICODE, Glyphs, bar
 from tui_profiler.formatting.text import fit, safe, width
-from tui_profiler.queries.cost.bound import LETTERS, BoundKind
+from tui_profiler.queries.cost.bound_classes import LETTERS, BoundKind
 from tui_profiler.queries.cost.exactness import Reading, of_count, of_flops, of_intensity
 from tui_profiler.queries.panel.cached_tree import is_remembered
 from tui_profiler.queries.tree.cells import FAINT_SHARE, STRONG_SHARE, Bar, Cells, Figures, Value

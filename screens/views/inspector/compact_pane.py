@@ -16,6 +16,7 @@ from tui_profiler.formatting.canvas import nice_ceiling, sparkline
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import NO_FORWARD, Sample, Tensor, Unknown, known
 from tui_profiler.queries.cost import bound
+from tui_profiler.queries.cost.bound_classes import KINDS, LETTERS, BoundKind
 from tui_profiler.queries.panel.provenance import no_class
 from tui_profiler.queries.panel.state import is_stale
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of
@@ -75,7 +76,7 @@ def one_line(look: Look) -> Line:
         right.append((f"  {duration(seconds)}", "ink"))
         right.append((f"  {share(part)}" if (part := part_of(seconds, whole)) else "", "ink"))
     if found is not None:
-        letter = bound.LETTERS[found.kind]
+        letter = LETTERS[found.kind]
         right.append((f"  {letter}", found.kind if found.measured else "muted"))
     room = max(look.inner - line_width(tuple(right)), 4)
     path = fitted(title_of(tree, look.node), room, look.glyphs.ellipsis)
@@ -238,13 +239,13 @@ def _bound(look: Look) -> Line:
 
 def _meters(found: bound.Bound, look: Look) -> list[Line]:
     # Where calling decides, the larger of the two roofs says the least: overhead takes its place.
-    shares: list[tuple[bound.BoundKind, float | None]] = [
+    shares: list[tuple[BoundKind, float | None]] = [
         ("compute", found.compute_share),
         ("memory", found.memory_share),
     ]
     if found.is_container:
         # The two that take most of the time, the class first.
-        shares = [(kind, part) for kind, part in zip(bound.KINDS, found.mix, strict=True) if part]
+        shares = [(kind, part) for kind, part in zip(KINDS, found.mix, strict=True) if part]
         shares = nlargest(2, shares, key=lambda one: one[1] or 0.0)
     elif found.kind == "overhead":
         shares = [("overhead", found.overhead_share), max(shares, key=lambda s: s[1] or 0.0)]

@@ -2,7 +2,7 @@
 
 from tui_profiler.figures.units import count, duration, share_cell, size, written
 from tui_profiler.formatting.text import safe, width
-from tui_profiler.queries.cost.bound import LETTERS
+from tui_profiler.queries.cost.bound_classes import LETTERS
 from tui_profiler.queries.panel.neighbours import (
     Inside,
     is_block,

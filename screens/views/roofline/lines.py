@@ -14,7 +14,8 @@ from tui_profiler.figures.units import duration, in_column, intensity, rate, sha
 from tui_profiler.formatting.text import fit, safe, width
 from tui_profiler.messages import NO_FORWARD, Ceilings
 from tui_profiler.queries.cost import roofline
-from tui_profiler.queries.cost.bound import OF_WORK, BoundKind
+from tui_profiler.queries.cost.bound import kinds_seen
+from tui_profiler.queries.cost.bound_classes import KINDS, LETTERS, BoundKind
 from tui_profiler.queries.cost.ceilings import roofs_of
 from tui_profiler.queries.cost.exactness import of_flops
 from tui_profiler.queries.cost.roofline import NodeRoofline, name_of
@@ -241,8 +242,11 @@ def _title(look: Look, views: _Views, *, with_unit: bool) -> Line:
 def _legend(look: Look, *, initials: bool = False) -> Line:
     """Return the small and the large point of each bound with its name, or the initial of it."""
     spans: list[tuple[str, str]] = []
-    for small, kind in zip(look.glyphs.small, OF_WORK, strict=True):
-        name = kind[0].upper() if initials else kind
+    seen = kinds_seen(look.session)
+    for small, kind in zip(look.glyphs.small, KINDS, strict=True):
+        if kind not in seen:
+            continue
+        name = LETTERS[kind] if initials else kind
         spans += [(f"  {small}{mark_of(kind, look.glyphs)}", kind), (f" {name}", "muted")]
     return tuple(spans)
 
@@ -354,7 +358,7 @@ def _list_row(look: Look, view: RooflineView, place: int) -> Line:
         tail: Line = ((" ", "ink"), *percent, (" ", "ink"))
     else:
         spent_text = in_column(spent, view.times).rjust(_TIME_CELLS + 1)
-        sign = _sign(found.kind(place, now.on_core[place]), look, is_faint=is_faint)
+        sign = _sign(now.kind(found, place), look, is_faint=is_faint)
         tail = ((spent_text, _weight(share)), ("  ", "ink"), *percent, *sign, (" ", "ink"))
     text = fitted(name_of(tree, found.nodes[place]), name, look.glyphs.ellipsis)
     blank = " " * (name - width(text))

@@ -13,7 +13,7 @@ from tui_profiler.figures.units import intensity, rate, share
 from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.formatting.plot import Axis, Dots, decade_label
 from tui_profiler.formatting.text import width
-from tui_profiler.queries.cost.bound import KINDS
+from tui_profiler.queries.cost.bound_classes import KINDS
 from tui_profiler.queries.cost.roofline import NodeRoofline, Roof
 from tui_profiler.queries.cost.roofline_view import LARGE, RooflineView, Spot
 from tui_profiler.queries.training.backward_roofline import BACKWARD

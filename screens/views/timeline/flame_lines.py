@@ -11,7 +11,8 @@ from tui_profiler.figures.units import share as share_text
 from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.formatting.text import middle, safe, width
 from tui_profiler.messages import SlowForward
-from tui_profiler.queries.cost.bound import LETTERS, bound, kinds_seen
+from tui_profiler.queries.cost.bound import bound, kinds_seen
+from tui_profiler.queries.cost.bound_classes import LETTERS
 from tui_profiler.queries.forward.flame import Flame, module_of, spot
 from tui_profiler.queries.forward.strip import ELSEWHERE, Segment, Strip, place
 from tui_profiler.queries.time.node_seconds import node_seconds, share

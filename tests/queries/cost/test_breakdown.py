@@ -9,6 +9,7 @@ from tests.queries.sessions import cost_of, node_of, traced
 from tests.small_model import ACT, CEILINGS, CONV, FC, NODES, ROOT, TRACED, folded, node, tick
 from tui_profiler.messages import Node, Tensor, Unknown
 from tui_profiler.queries.cost import breakdown
+from tui_profiler.queries.cost.bound_classes import KINDS
 
 
 @pytest.mark.parametrize(
@@ -125,9 +126,7 @@ def test_on_paper_operators_are_compute_or_memory_bound() -> None:
     assert shares == {
         "compute": breakdown.BoundShare(0, 0.0, None),
         "memory": breakdown.BoundShare(3, 1.0, None),
-        "overhead": breakdown.BoundShare(None, None, None),
-        "unexplained": breakdown.BoundShare(None, None, None),
-        "waiting": breakdown.BoundShare(None, None, None),
+        **dict.fromkeys(KINDS[2:], breakdown.BoundShare(None, None, None)),
     }
 
 

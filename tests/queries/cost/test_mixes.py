@@ -19,6 +19,7 @@ from tests.queries.sessions import (
 )
 from tui_profiler.messages import Ceiling, Ceilings, Cost, Node, Unknown
 from tui_profiler.queries.cost import bound
+from tui_profiler.queries.cost.bound_classes import KINDS
 from tui_profiler.queries.tree.cells import Figures
 from tui_profiler.session import Session, apply
 
@@ -37,7 +38,7 @@ def sums_of(session: Session) -> bound.ClassSeconds:
     assert session.tree is not None
     assert session.ceilings is not None
     assert session.timings is not None
-    return bound.mixes(session.tree, bound.limits(session.tree, session.ceilings), session.timings)
+    return bound.mixes(*bound.mix_arguments(session, session.ceilings))
 
 
 def judged(cost: Cost, seconds: float, machine: Ceilings) -> int:
@@ -65,7 +66,11 @@ def judged(cost: Cost, seconds: float, machine: Ceilings) -> int:
     ):
         return bound.NOT_DECIDED
     largest = max(floors)
-    return floors.index(largest) if largest > 0 and largest >= 0.1 * seconds else 3
+    return (
+        floors.index(largest)
+        if largest > 0 and largest >= 0.1 * seconds
+        else KINDS.index("unexplained")
+    )
 
 
 def walked(session: Session, node: int) -> tuple[float, ...]:
@@ -167,11 +172,11 @@ def test_the_class_is_the_largest_part_of_the_mix_and_of_the_bar(seed: int) -> N
             continue
         assert limit is not None
         assert limit.measured
-        assert parts[bound.KINDS.index(limit.kind)] == pytest.approx(max(parts))
+        assert parts[KINDS.index(limit.kind)] == pytest.approx(max(parts))
         assert sum(limit.mix) + limit.not_decided == pytest.approx(1.0)
         assert cells.bound == limit.kind
         drawn = cells.bar.mix
-        assert not drawn or drawn[bound.KINDS.index(limit.kind)] == max(drawn)
+        assert not drawn or drawn[KINDS.index(limit.kind)] == max(drawn)
 
 
 def test_a_bar_follows_the_letter_beside_it_at_once() -> None:
@@ -181,9 +186,12 @@ def test_a_bar_follows_the_letter_beside_it_at_once() -> None:
         [cost_of(0, 10**9), cost_of(0, 10**9)],
     )
     session = apply(tree, MACHINES[0])
-    for at, seconds, kind in ((1.0, 0.006, 0), (1.25, 0.9, 3), (1.5, 0.006, 0), (1.75, 0.9, 3)):
+    last = KINDS.index("unexplained")
+    for at, seconds, kind in (
+        *((1.0, 0.006, 0), (1.25, 0.9, last), (1.5, 0.006, 0), (1.75, 0.9, last)),
+    ):
         session = ticked(session, {"": seconds, "0": seconds}, at=at)
         figures.update(session)
         cells = figures.cells(1, 40)
-        assert cells.bound == bound.KINDS[kind]
+        assert cells.bound == KINDS[kind]
         assert cells.bar.mix[kind] == max(cells.bar.mix) > 0

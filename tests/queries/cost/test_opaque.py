@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from tests.small_model import CEILINGS, MEASURED, ROOT, folded
 from tui_profiler.messages import Message, Nodes
-from tui_profiler.queries.cost.bound import KINDS, certain_cost, node_mix, own_cost
+from tui_profiler.queries.cost.bound import certain_cost, node_mix, own_cost
+from tui_profiler.queries.cost.bound_classes import KINDS
 from tui_profiler.session import Session, apply
 
 

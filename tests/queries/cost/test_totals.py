@@ -222,9 +222,11 @@ def test_the_estimated_throughput_of_a_training_is_that_of_its_steps() -> None:
     seen = apply(folded(MEASURED), Overhead(0.01, 0.0, 0.02, pairs=0, share=0.05))
     assert seen.model is not None
     eight = replace(seen, model=replace(seen.model, batch=8))
-    told = replace(training_step(step_parts()), per_second=125.0, forwards=2.0)
+    told = replace(training_step(step_parts()), per_second=125.0, forwards=2.0, items=16.0)
 
     assert totals.throughput(trained(told, eight)) == "~2.00 Kitems/s"
+    once = replace(told, items=8.0)  # Both forwards are of one batch.
+    assert totals.throughput(trained(once, eight)) == "~1.00 Kitems/s"
     without = replace(seen, model=replace(seen.model, batch=None))
     assert totals.throughput(trained(told, without)) == "~250 it/s"
     rollouts = replace(with_evaluation(told), calls_per_second=700.0)
@@ -239,7 +241,7 @@ def test_the_estimated_throughput_of_a_training_is_that_of_its_steps() -> None:
 
 def test_in_a_long_evaluation_the_throughput_is_that_of_its_forwards() -> None:
     seen = apply(folded(MEASURED), Overhead(0.01, 0.0, 0.02, pairs=0, share=0.05))
-    told = replace(training_step(step_parts()), per_second=125.0)
+    told = replace(training_step(step_parts()), per_second=125.0, items=1.0)
     steps = trained(told, replace(seen, loop=None))
     assert totals.throughput(steps) == "~125 items/s"
     assert steps.timings is not None

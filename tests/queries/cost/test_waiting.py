@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from msgspec.structs import replace
 
 from tests.small_model import ACT, CEILINGS, FC, ROOT, TRACED, folded, tick, with_cpu_times
 from tui_profiler.messages import Figure, ThreadTime, Tick, Unknown
-from tui_profiler.queries.cost.bound import KINDS, bound, kinds_of
+from tui_profiler.queries.cost.bound import bound, kinds_of, node_mix
+from tui_profiler.queries.cost.bound_classes import KINDS
 from tui_profiler.queries.cost.breakdown import bound_shares
 from tui_profiler.queries.cost.roofline import parts, reached
 from tui_profiler.queries.time.time_parts import time_parts
+from tui_profiler.reports.json.report import json_report
 from tui_profiler.reports.text.sections.summary import wants
 from tui_profiler.session import Session, apply
 
@@ -26,25 +30,24 @@ def waited(waiting: Figure) -> Session:
     return folded((*TRACED, CEILINGS, ticked))
 
 
-def test_waiting_is_said_before_any_bound_with_its_figure() -> None:
-    session = waited(0.62 * SECONDS)
-    found = bound(session, ROOT)
-    assert found is not None
-    assert found.kind == "waiting"
-    assert found.mix[KINDS.index("waiting")] == pytest.approx(0.62)
-    assert "a forward waits for a core 62 % of its time" in found.reason
-    assert "% is " in found.reason
-    assert {kinds_of(session)(node) for node in (ROOT, FC)} == {"waiting"}
-    assert wants(session).startswith("waiting for a core overall, 62 % of the time")
+def test_waiting_is_a_figure_beside_the_class_and_never_the_class() -> None:
+    session, alone = waited(0.62 * SECONDS), waited(0.0)
+    for node in (ROOT, FC, ACT):
+        found, before = bound(session, node), bound(alone, node)
+        assert found is not None
+        assert before is not None
+        assert (found.kind, found.mix) == (before.kind, pytest.approx(before.mix))
+        assert (found.waiting, before.waiting) == (pytest.approx(0.62), 0.0)
+        assert kinds_of(session)(node) == before.kind
+    assert wants(session).endswith("; host contended: forwards wait for a core 62 % of the time")
+    assert "contended" not in wants(waited(0.24 * SECONDS))
 
 
 def test_what_is_left_is_held_against_the_roofs_without_the_waiting() -> None:
-    idle, busy = bound(waited(0.0), FC), bound(waited(0.62 * SECONDS), FC)
-    assert idle is not None
-    assert busy is not None
+    idle, busy = node_mix(waited(0.0), FC), node_mix(waited(0.62 * SECONDS), FC)
     # 30 us are judged as memory-bound; of them 11.4 are left, and still memory-bound.
-    assert idle.mix[KINDS.index("memory")] == pytest.approx(1.0)
-    assert busy.mix[KINDS.index("memory")] == pytest.approx(0.38)
+    assert idle[KINDS.index("memory")] == pytest.approx(30e-6)
+    assert busy[KINDS.index("memory")] == pytest.approx(30e-6 * 0.38)
 
 
 def test_time_that_no_roof_explains_because_of_the_waiting_is_not_unexplained() -> None:
@@ -59,14 +62,6 @@ def test_time_that_no_roof_explains_because_of_the_waiting_is_not_unexplained() 
     assert found.mix[KINDS.index("unexplained")] == 0.0
 
 
-@pytest.mark.parametrize(("share", "kind"), [(0.24, "memory"), (0.26, "waiting")])
-def test_from_a_quarter_of_the_time_on_it_is_the_class(share: float, kind: str) -> None:
-    found = bound(waited(share * SECONDS), FC)
-    assert found is not None
-    assert found.kind == kind
-    assert found.mix[KINDS.index("waiting")] == pytest.approx(share)
-
-
 @pytest.mark.parametrize(
     "waiting", [0.04 * SECONDS, Unknown("this kernel has no /proc/thread-self/schedstat")]
 )
@@ -74,11 +69,12 @@ def test_little_waiting_or_an_unknown_one_changes_nothing(waiting: Figure) -> No
     assert bound(waited(waiting), ROOT) == bound(folded((*TRACED, CEILINGS, tick(TIMES))), ROOT)
 
 
-def test_shares_of_time_by_class_say_what_was_waited() -> None:
+def test_shares_of_time_by_class_are_of_the_time_without_waiting() -> None:
     shares = bound_shares(waited(0.5 * SECONDS))
-    assert shares["waiting"].time_share == pytest.approx(0.5)
-    assert shares["waiting"].ops is None
     assert sum(one.time_share or 0.0 for one in shares.values()) == pytest.approx(1.0)
+    written = json.loads(json_report(waited(0.5 * SECONDS)))["bottlenecks"]
+    assert written["waiting"]["time_share"] == pytest.approx(0.5)
+    assert sum(written[kind]["time_share"] or 0.0 for kind in KINDS) == pytest.approx(1.0)
 
 
 OWN_UNWAITED = {ROOT: 0.0, FC: 10e-6, ACT: 12e-6}
@@ -97,15 +93,11 @@ def test_each_node_waits_by_what_it_took_longer_than_without_waiting() -> None:
     waits = {}
     for node, each in found.items():
         assert each is not None
-        waits[node] = each.mix[KINDS.index("waiting")]
+        waits[node] = each.waiting
     # 20 and 0.5 us longer, and 21.25 waited in all.
     assert waits[FC] * 30e-6 == pytest.approx(20e-6 * 21.25 / 20.5, rel=1e-5)
     assert waits[ACT] * 12.5e-6 == pytest.approx(0.5e-6 * 21.25 / 20.5, rel=1e-5)
     assert waits[ROOT] == pytest.approx(0.5)
-    kinds = kinds_of(session)
-    assert (kinds(FC), kinds(ACT)) == ("waiting", kinds_of(waited(0.0))(ACT))
-    assert found[FC] is not None
-    assert "waits for a core 69 % of its time (schedstat)" in found[FC].reason
 
 
 @pytest.mark.parametrize(
@@ -118,7 +110,7 @@ def test_it_is_shared_out_evenly_where_no_node_says_more(unwaited: dict[int, flo
     for node in (ROOT, FC, ACT):
         found = bound(session, node)
         assert found is not None
-        assert found.mix[KINDS.index("waiting")] == pytest.approx(0.5)
+        assert found.waiting == pytest.approx(0.5)
 
 
 def test_an_operator_and_its_roofline_part_wait_as_their_module_does() -> None:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from tests.queries.sessions import cost_of, node_of, session_of, ticked, traced, with_ceilings
 from tui_profiler.messages import Node
+from tui_profiler.queries.cost.bound_classes import KINDS
 from tui_profiler.queries.time.repeated_siblings import members, runs, slices
 from tui_profiler.queries.tree import focus as focuses
 from tui_profiler.queries.tree import rows
@@ -134,7 +135,7 @@ def test_the_bound_of_a_row_is_that_of_its_sums_and_its_bar_shows_each() -> None
     assert figures.cells(1, 10).bound == "compute"
     assert figures.cells(1, 10, laid.steps(1)).bound == "memory"
     # 9 ms of 9.5 fill ten cells, the last one half: one of compute, nine of memory.
-    assert figures.cells(1, 10, laid.steps(1)).bar.mix == (1, 9, 0, 0, 0, 0)
+    assert figures.cells(1, 10, laid.steps(1)).bar.mix == (1, 9, *(0,) * (len(KINDS) - 1))
 
 
 def test_a_sum_with_an_unknown_part_is_unknown() -> None:

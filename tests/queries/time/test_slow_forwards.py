@@ -93,7 +93,10 @@ def test_a_slow_forward_is_not_compared_with_the_mean_of_other_forwards() -> Non
         (ThreadTime(0.14, 0.13, 0.002, 2e4, 0.0, 0.0, 1.0, 0.001, 0.0), ["page faults"]),
         # It gave its core away to nothing: no sleep, no lock.
         (ThreadTime(0.14, 0.03, 0.002, 2.0, 0.0, 0.0, 0.0, 0.001, 0.0), ["off a core"]),
-        (ThreadTime(0.14, 0.03, 0.002, 2.0, 0.0, Unknown("no"), 0.0, 0.001, 0.0), ["blocked"]),
+        (ThreadTime(0.14, 0.03, 0.002, 2.0, 0.0, Unknown("no"), 0.0, 0.001, 0.0), ["off a core"]),
+        # It may have waited for a core, or for a lock.
+        (ThreadTime(0.14, 0.03, Unknown("no"), 2.0, 0.0, 5.0, 1.0, 0.001, 0.0), ["off a core"]),
+        (ThreadTime(0.14, Unknown("no"), 0.092, 2.0, 0.0, 5.0, 1.0, 0.001, 0.0), []),
         # 150 page faults do not take 0.1 s.
         (ThreadTime(0.14, 0.13, 0.002, 150.0, 0.0, 0.0, 1.0, 0.001, 0.0), ["on a core"]),
         (ThreadTime(0.14, 0.13, Unknown("no"), 2.0, 0.0, 0.0, 1.0, 0.001, 0.0), ["on a core"]),

@@ -144,8 +144,11 @@ def test_operators_are_found_where_they_are_shown() -> None:
         ("mac>", "write mac>10M"),
         ("depth<2.5", "write depth<3"),
         ("depth:3", "depth takes > or <: depth<3"),
-        ("bound:gpu", "bound: is compute, memory, overhead, unexplained or waiting"),
-        ("bound:", "bound: is compute, memory, overhead, unexplained or waiting"),
+        (
+            "bound:gpu",
+            "bound: is compute, memory, overhead, python, faults, blocked or unexplained",
+        ),
+        ("bound:", "bound: is compute, memory, overhead, python, faults, blocked or unexplained"),
         ("type>conv", "write type:conv"),
         ("shape:seven", "write shape:1x64x56x56, * for any axis"),
         ("shape:7x", "write shape:1x64x56x56, * for any axis"),

@@ -323,8 +323,9 @@ def test_work_that_was_not_seen_is_null_with_its_reason_and_never_0() -> None:
         "compute": 0.0,
         "memory": 0.0,
         "overhead": 0.0,
+        **dict.fromkeys(("python", "faults", "blocked")),
         "unexplained": 1.0,
-        "waiting": 0.0,
+        "waiting": None,
     }
     assert {layer["bottleneck"] for layer in layers(session) if layer["kind"] == "module"} == {
         "unexplained"

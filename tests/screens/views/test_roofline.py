@@ -19,7 +19,7 @@ from tests.screens.screen_text import screen_text
 from tui_profiler.formatting.canvas import ASCII, BLOCK, UNICODE, Glyphs
 from tui_profiler.formatting.text import width
 from tui_profiler.messages import CacheCeiling, Ceilings, Message, RoofQuality
-from tui_profiler.queries.cost.bound import KINDS
+from tui_profiler.queries.cost.bound_classes import KINDS, LETTERS
 from tui_profiler.queries.cost.roofline import UNJUDGED
 from tui_profiler.queries.cost.roofline_view import RooflineView
 from tui_profiler.session import EMPTY, Session, apply
@@ -112,7 +112,7 @@ def test_what_holds_a_node_back_is_told_without_colours(cells: int, glyphs: Glyp
     assert set(of) == {"compute", "memory", "unexplained"}
     assert sum(map(len, of.values())) == len(set().union(*of.values())), "a sign of two bounds"
     for kind, signs in of.items():
-        named = kind if cells > 60 else kind[0].upper()
+        named = kind if cells > 60 else LETTERS[kind]
         head = legend[: legend.index(f" {named}")].split()[-1]
         assert signs <= set(head), "a point that the legend does not explain"
 

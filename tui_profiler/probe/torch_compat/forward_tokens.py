@@ -71,6 +71,8 @@ class ForwardTokens(NamedTuple):
     that was not timed."""
     cache: CacheSize | None = None
     """After it; None: no cache, or of a kind that is not known."""
+    is_kept: bool = False
+    """Whether the cache is in the model's modules, not passed."""
 
     @property
     def begins(self) -> bool:

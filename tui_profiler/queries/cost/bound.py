@@ -1,4 +1,4 @@
-"""What limits a node: compute, memory, overhead, a core or nothing known; decided here alone.
+"""What limits a node: a class of ``bound_classes.py``, decided here alone.
 
 The work of a module's own operators (of an operator, its own) has three least times:
 
@@ -23,14 +23,22 @@ The work of a module's own operators (of an operator, its own) has three least t
 5. On a GPU times are those of its kernels. Where it still had work when the host left the model,
    launching takes none of that time: there is no overhead. Where it had caught up with the host in
    most forwards, it waits for the host: what no other floor explains to the half is overhead.
-6. Time in which the thread that runs forwards waited for a core is no work of the node's: it is
-   taken off before a time is held against a roof. How much of it each node waited follows from
-   forwards in which every call read it; before there are any it is taken off evenly. Where it is a
-   quarter of the time, the class is *waiting*, whatever the rest is.
+6. Time in which the thread that runs forwards waited for a core is no work of the node's but a
+   state of the host: it is taken off first, is in no class, and is a figure of its own
+   (``Bound.waiting``). How much of it each node waited follows from forwards in which every call
+   read it; before there are any it is taken off evenly.
+8. What the thread did decides before the roofs (``thread_parts.py``): *blocked* is time asleep,
+   *faults* are page faults, *python* is time on a core outside of operators. Only time in
+   operators is held against floors. Python that calls operators and modules is overhead: up to
+   ten times (``UNEXPLAINED_BELOW``) the least time of an operator for each of them.
 7. On paper, before anything is measured and where rule 2 or 4 says so, the class is that of the
    intensity: at most 10 FLOPs per byte is memory, above it compute. None where no operator of it
    has a formula. Where part of the work is an upper bound, only if it is the same without that
    part; behind a value that Python read, none.
+
+9. A fused recurrent layer (``aten::mkldnn_rnn_layer``) runs its time steps one after another: each
+   counts as an operator, and reads the hidden-to-hidden matrix again, from the nearest level that
+   can keep half of it.
 
 A tree with live bars asks for the mix of every visible row at every tick. So the largest least time
 of every module, and up to which time it explains it, are found once for a tree and its ceilings;
@@ -46,7 +54,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -55,28 +63,27 @@ from tui_profiler.figures.units import dtype as short_dtype
 from tui_profiler.figures.units import intensity as intensity_text
 from tui_profiler.figures.units import share as share_text
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import Ceilings, Cost
+from tui_profiler.messages import Ceilings, Cost, Node, Unknown
+from tui_profiler.queries.cost.bound_classes import (
+    CLASSES,
+    KINDS,
+    OF_FLOORS,
+    OF_THREAD,
+    BoundKind,
+)
 from tui_profiler.queries.cost.ceilings import MEMORY, OPERATOR, UsableRoofs, usable_roofs
 from tui_profiler.queries.cost.incremental import STEP, Incremental, sums_in_steps
+from tui_profiler.queries.cost.thread_parts import ThreadParts, thread_parts_of
 from tui_profiler.queries.time.forward_kinds import times_fit_costs
-from tui_profiler.queries.time.node_seconds import node_seconds
+from tui_profiler.queries.time.node_seconds import NO_CPU_TIME, node_seconds
 from tui_profiler.queries.time.repeated_siblings import Steps, members, summed
 from tui_profiler.session import Bounded, Session, Timings, Tree
 
-BoundKind: TypeAlias = Literal["compute", "memory", "overhead", "unexplained", "waiting"]
-KINDS: tuple[BoundKind, ...] = ("compute", "memory", "overhead", "unexplained", "waiting")
-OF_WORK: tuple[BoundKind, ...] = KINDS[:4]
-"""Those that the work of a node decides; waiting for a core is decided by other programs."""
-LETTERS: dict[BoundKind, str] = {
-    "compute": "C",
-    "memory": "M",
-    "overhead": "O",
-    "unexplained": "U",
-    "waiting": "W",
-}
 OVERHEAD = KINDS.index("overhead")
+PYTHON = KINDS.index("python")
+FAULTS = KINDS.index("faults")
+BLOCKED = KINDS.index("blocked")
 UNEXPLAINED = KINDS.index("unexplained")
-WAITING = KINDS.index("waiting")
 
 NOT_DECIDED = len(KINDS)
 """In place of a position in ``KINDS``: the roofs do not decide it."""
@@ -91,9 +98,6 @@ kernels of small layers reach 10 to 50 % of them, and stay with their class. Bel
 at the cause would be about a tenth of the time; what is left may have any other."""
 EXPLAINED_BESIDE_HOST = 0.5
 """Share of the time that the largest floor must explain where a GPU waits for the host."""
-WAITING_FROM = 0.25
-"""Share of the time: the thread had to wait for a core as long as it takes to say that first. Below
-it no other class can be wrong by more than a third of its time."""
 FROM_CACHES_ABOVE = 1.05
 """Share of the roof of memory, or of a cache; above it by more than a roof may be too low without
 being raised (``LEAST_RAISED`` of ``probe/measure/ceilings/ceilings.py``), a nearer level has the
@@ -106,6 +110,7 @@ NOTHING_MOVED = "it moves no bytes"
 BY_DATA = "how much work it has depends on the data: FLOPs and bytes are upper bounds"
 BY_VALUE = "how much work it has depends on a value in the data: FLOPs and bytes are no bounds"
 WHY_OPEN: Mapping[Bounded, str] = {"at most": BY_DATA, "about": BY_VALUE}
+_RECURRENT, _RECURRENT_INPUTS = "aten::mkldnn_rnn_layer", 3
 INTEGERS = "int8"
 _INTEGERS = re.compile(
     r"quantized::|onednn::q(linear|conv)|aten::_?(weight_int[48]pack_mm|int_mm|quantized_\w+)"
@@ -123,7 +128,9 @@ class Bound(Struct, frozen=True):
     measured: bool
     """False: from the intensity alone, on paper."""
     mix: tuple[float, ...] = ()
-    """Share of the node's time in each of ``KINDS``; empty on paper."""
+    """Share of the node's time in each of ``KINDS``, without waiting for a core; empty on paper."""
+    waiting: float = 0.0
+    """Share of the node's time in which its thread waited for a core."""
     not_decided: float = 0.0
     """Share of the node's time that the roofs do not decide: in modules told on paper."""
     no_roof: tuple[tuple[BoundKind, str], ...] = ()
@@ -207,16 +214,27 @@ class Limits(Struct, frozen=True, eq=False):
     codes: bytes
     """Position in ``KINDS``, or ``NOT_DECIDED``; one byte for each node."""
     seconds: array[float]
-    """Above this own time the module is unexplained."""
+    """Above this own time in operators the module is unexplained."""
+    calling: array[float]
+    """Up to these own seconds outside of operators, Python is that of calling operators and
+    modules."""
 
 
 class ClassSeconds:
     """Seconds by class of every subtree, of one tick."""
 
-    def __init__(self, tree: Tree, sums: tuple[array[float], ...]) -> None:
+    def __init__(self, tree: Tree, sums: tuple[array[float], ...], waited: array[float]) -> None:
+        """Take the running sums of a tick.
+
+        Args:
+            tree: that they are of.
+            sums: by ``KINDS``, then what is not decided.
+            waited: of the time waiting for a core, which is in none of them.
+        """
         self._ends = tree.ends
         self._runs: dict[tuple[int, Steps], tuple[float, ...]] = {}
         self._sums = sums
+        self._waited = waited
 
     def of(self, node: int, steps: Steps = ()) -> tuple[float, ...]:
         """Return the seconds of a node and all inside it, by ``KINDS``, then what is not decided.
@@ -234,6 +252,12 @@ class ClassSeconds:
             found = tuple(max(end - start, 0.0) for end, start in zip(ends, starts, strict=True))
             self._runs[node, steps] = found
         return found
+
+    def waiting_share(self, node: int, steps: Steps = ()) -> float:
+        """Return the share of the whole time of a node in which its thread waited for a core."""
+        waited = summed(self._waited, self._ends[node], steps) - summed(self._waited, node, steps)
+        whole = sum(self.of(node, steps)) + waited
+        return min(max(waited / whole, 0.0), 1.0) if whole > 0.0 else 0.0
 
     def between(self, start: int, stop: int) -> tuple[float, ...]:
         """Return the seconds of a run of nodes in preorder, in the same order."""
@@ -346,11 +370,15 @@ def bound(session: Session, node: int, steps: Steps = ()) -> Bound | None:
     if kind is None:
         return on_paper(tree, node)
     *shares, open_share = (each / sum(parts) for each in parts)
-    if steps:
-        return Bound(
-            kind, measured=True, mix=tuple(shares), not_decided=open_share, is_container=True
-        )
-    return _with_figures(session, tree, node, kind, (tuple(shares), open_share))
+    judged = Bound(
+        kind,
+        measured=True,
+        mix=tuple(shares),
+        waiting=waiting_share(session, node, steps),
+        not_decided=open_share,
+        is_container=bool(steps),
+    )
+    return judged if steps else _with_figures(session, tree, node, judged)
 
 
 def largest(parts: tuple[float, ...]) -> BoundKind | None:
@@ -359,8 +387,6 @@ def largest(parts: tuple[float, ...]) -> BoundKind | None:
     most = max(seconds, default=0.0)
     if not most:
         return None
-    if seconds[WAITING] >= WAITING_FROM * sum(parts):
-        return "waiting"
     first = seconds.index(most)
     other = max(part for index, part in enumerate(seconds) if index != first)
     return KINDS[first] if most >= other + not_decided else None
@@ -450,10 +476,8 @@ def _without_formula(cost: Cost) -> str:
 
 
 def phrase(kind: BoundKind) -> str:
-    """Return a class in a sentence: ``memory-bound``, ``unexplained``, ``waiting for a core``."""
-    if kind == "waiting":
-        return "waiting for a core"
-    return kind if kind == "unexplained" else f"{kind}-bound"
+    """Return a class in a sentence: ``memory-bound``, ``page faults``, ``unexplained``."""
+    return CLASSES[kind].phrase
 
 
 def node_mix(session: Session, node: int, steps: Steps = ()) -> tuple[float, ...]:
@@ -476,18 +500,53 @@ def node_parts(session: Session, node: int, steps: Steps = ()) -> tuple[float, .
             held = floors(tree, ceilings)
             dtype, moved = node_dtype(tree, each), held.moved(each, each + 1)
             explains = explained(
-                tree.costs[each],
+                called_cost(tree, each),
                 held.roofs,
                 dtype,
                 moved,
                 depends=own_dependence(tree, each),
             )
-            module, judged = tree.nodes[each].parent, spent
-            if session.timings is not None:
-                judged = session.timings.on_core(module, spent)
+            judged, faults, blocked = _of_operator(session, tree.nodes[each].parent, spent)
             seconds[_code(explains, judged)] += judged
-            seconds[WAITING] += spent - judged
+            seconds[FAULTS] += faults
+            seconds[BLOCKED] += blocked
     return tuple(seconds)
+
+
+def _of_operator(session: Session, module: int, spent: float) -> tuple[float, float, float]:
+    """Return an operator's seconds of work, in page faults and blocked, without waiting for a core.
+
+    They are divided as the time of its module is, of which page faults and sleep are known.
+    """
+    timings, parts = session.timings, thread_parts_of(session)
+    if timings is None or parts is None:
+        return spent, 0.0, 0.0
+    unwaited = timings.on_core(module, spent)
+    position = timings.position(module)
+    if position is None:
+        return unwaited, 0.0, 0.0
+    work, faults = parts.operators[position], parts.faults[position]
+    on_core = work + faults + parts.python[position]
+    asleep = parts.blocked[position]
+    # What a module sleeps outside of its operators is not theirs.
+    outside = parts.outside[position]
+    within = max(asleep - outside, 0.0)
+    whole = work + within
+    off = unwaited * within / whole if whole > 0.0 else 0.0
+    part = faults / on_core if on_core > 0.0 else 0.0
+    return (unwaited - off) * (1.0 - part), (unwaited - off) * part, off
+
+
+def waiting_share(session: Session, node: int, steps: Steps = ()) -> float:
+    """Return the share of a node's time in which its thread waited for a core; 0 if unknown."""
+    tree, timings, found = session.tree, session.timings, mixes_of(session)
+    if tree is None or timings is None or found is None:
+        return 0.0
+    if tree.nodes[node].kind == "module":
+        return found.waiting_share(node, steps)
+    spent = node_seconds(session, node)
+    left = timings.on_core(tree.nodes[node].parent, spent) if spent else 0.0
+    return 1.0 - left / spent if spent else 0.0
 
 
 def mixes_of(session: Session) -> ClassSeconds | None:
@@ -497,7 +556,18 @@ def mixes_of(session: Session) -> ClassSeconds | None:
         return None
     if not has_roofs(ceilings):
         return None
-    return mixes(tree, limits(tree, ceilings), timings)
+    return mixes(*mix_arguments(session, ceilings))
+
+
+def mix_arguments(
+    session: Session, ceilings: Ceilings
+) -> tuple[Tree, Limits, Timings, ThreadParts]:
+    """Return what ``mixes`` is computed from, of a session with a tree and a tick."""
+    tree, timings, parts = session.tree, session.timings, thread_parts_of(session)
+    assert tree is not None
+    assert timings is not None
+    assert parts is not None
+    return tree, limits(tree, ceilings), timings, parts
 
 
 def has_roofs(ceilings: Ceilings) -> bool:
@@ -607,6 +677,9 @@ def floors(tree: Tree, ceilings: Ceilings) -> Generator[None, None, Floors]:
             if seconds is None:
                 most += roofs.memory_seconds_at_most(*moved, node.calls, all_weights)
             total += seconds or 0.0
+        if roofs.levels and (sequence := time_steps(node)) is not None:
+            good, otherwise = roofs.again_seconds(*sequence, node.calls)
+            total, most = total + good, most + otherwise
         moving.append(total)
         at_most.append(most)
     return Floors(roofs, moving, at_most)
@@ -640,26 +713,37 @@ def _own_bytes(tree: Tree) -> Generator[None, None, tuple[array[int], array[int]
 
 
 @Incremental
-def mixes(tree: Tree, limits: Limits, timings: Timings) -> Generator[None, None, ClassSeconds]:
+def mixes(
+    tree: Tree, limits: Limits, timings: Timings, parts: ThreadParts
+) -> Generator[None, None, ClassSeconds]:
     """Return the mixes of a tick."""
     own = tuple(array("d", bytes(8 * (len(tree) + 1))) for _ in (*KINDS, NOT_DECIDED))
+    waited = array("d", bytes(8 * (len(tree) + 1)))
     nodes = memoryview(timings.tick.nodes).cast("I")
-    seconds, on_core = timings.own, timings.own_on_core
-    codes, limit, count = limits.codes, limits.seconds, len(tree)
+    columns = (
+        *(nodes, timings.own, timings.own_on_core),
+        *(parts.operators, parts.python, parts.faults, parts.blocked),
+    )
+    codes, limit, calling, count = limits.codes, limits.seconds, limits.calling, len(tree)
     factor, otherwise = beyond(timings)
     for start in range(0, len(nodes), STEP):
         part = slice(start, start + STEP)
-        columns = nodes[part], seconds[part], on_core[part]
-        for node, spent, judged in zip(*columns, strict=True):
+        for node, spent, left, judged, python, faults, blocked in zip(
+            *(column[part] for column in columns), strict=True
+        ):
             if node < count:
+                place = node + 1
                 code = codes[node] if judged <= limit[node] * factor else otherwise
-                own[code][node + 1] = judged
-                own[WAITING][node + 1] += spent - judged
+                own[code][place] = judged
+                own[OVERHEAD if python <= calling[node] else PYTHON][place] += python
+                own[FAULTS][place] = faults
+                own[BLOCKED][place] = blocked
+                waited[place] = spent - left
         yield
     sums: tuple[array[float], ...] = ()
     for column in own:
         sums = (*sums, (yield from sums_in_steps(column)))
-    return ClassSeconds(tree, sums)
+    return ClassSeconds(tree, sums, (yield from sums_in_steps(waited)))
 
 
 @Incremental
@@ -669,16 +753,60 @@ def limits(tree: Tree, ceilings: Ceilings) -> Generator[None, None, Limits]:
     found = floors(tree, ceilings)
     codes = bytearray([UNEXPLAINED]) * len(tree)
     limit = array("d", bytes(8 * len(tree)))
+    calling = array("d", bytes(8 * len(tree)))
+    call, calls_inside = _longest_call(found.roofs), array("q", bytes(8 * len(tree)))
+    for node in tree.nodes:
+        if node.kind == "module" and node.parent >= 0:
+            calls_inside[node.parent] += node.calls
     for index, node in enumerate(tree.nodes):
         if index % STEP == 0:
             yield
         if node.kind == "module":
-            cost, dtype = certain_cost(tree, index), node_dtype(tree, index)
+            cost, dtype = called_cost(tree, index), node_dtype(tree, index)
             moved = own_moved(tree, found, index)
             codes[index], limit[index] = explained(
                 cost, found.roofs, dtype, moved, depends=own_dependence(tree, index)
             )
-    return Limits(bytes(codes), limit)
+            calls = cost.ops + node.calls + calls_inside[index]
+            calling[index] = calls * call
+    return Limits(bytes(codes), limit, calling)
+
+
+def _longest_call(roofs: UsableRoofs) -> float:
+    """Return the seconds of Python that may belong to one call of an operator or a module."""
+    seconds = roofs.op_seconds if roofs.op_seconds is not None else roofs.op_seconds_at_most
+    return math.inf if seconds is None else seconds / UNEXPLAINED_BELOW
+
+
+class TimeSteps(NamedTuple):
+    """The sequence that a fused recurrent layer runs through."""
+
+    steps: int
+    matrix_bytes: int
+    """Bytes of the hidden-to-hidden matrix, which every step reads."""
+
+
+def time_steps(node: Node) -> TimeSteps | None:
+    """Return the time steps of one call of a fused recurrent operator, None for any other.
+
+    Its inputs are (steps, batch, width), the input-to-hidden and the hidden-to-hidden matrix.
+    """
+    if node.kind != "op" or node.name != _RECURRENT or len(node.inputs) < _RECURRENT_INPUTS:
+        return None
+    return TimeSteps(node.inputs[0].shape[0], node.inputs[2].bytes)
+
+
+def called_cost(tree: Tree, node: int) -> Cost:
+    """Return ``certain_cost`` in which every time step of a recurrent operator is an operator."""
+    cost, at = certain_cost(tree, node), tree.nodes[node]
+    if at.is_opaque:
+        return cost
+    own = (node,) if at.kind == "op" else tree.children(node)
+    more = 0
+    for each in own:
+        if (sequence := time_steps(tree.nodes[each])) is not None:
+            more += (sequence.steps - 1) * tree.nodes[each].calls
+    return replace(cost, ops=cost.ops + more) if more else cost
 
 
 def own_dependence(tree: Tree, node: int) -> Bounded | None:
@@ -757,7 +885,7 @@ def _floors(
             if least.get(kind):
                 at_most[kind] = least.pop(kind)
     if depends == "about":
-        return {}, dict.fromkeys(KINDS[:UNEXPLAINED], math.inf)
+        return {}, dict.fromkeys(OF_FLOORS, math.inf)
     return least, at_most
 
 
@@ -874,20 +1002,16 @@ def _compute_rate(cost: Cost, rates: dict[str, float], dtype: str) -> float | No
     return max(rate, rates.get(_WIDE, 0.0))
 
 
-def _with_figures(
-    session: Session,
-    tree: Tree,
-    node: int,
-    kind: BoundKind,
-    parts: tuple[tuple[float, ...], float],
-) -> Bound:
+def _with_figures(session: Session, tree: Tree, node: int, judged: Bound) -> Bound:
     """Return the measured class with what the node reaches of each roof."""
     cost, seconds, ceilings = tree.costs[node], node_seconds(session, node), ceilings_of(session)
     assert ceilings is not None
-    mix, not_decided = parts
+    kind, mix, not_decided = judged.kind, judged.mix, judged.not_decided
+    # What a node reaches of a roof, it reaches while it runs.
+    seconds = seconds * (1.0 - judged.waiting) if seconds is not None else None
     is_container = holds_work(tree, node)
     held, dtype = floors(tree, ceilings), node_dtype(tree, node)
-    certain = certain_cost(tree, node) if tree.nodes[node].is_opaque else cost
+    certain = called_cost(tree, node) if tree.nodes[node].is_opaque or not is_container else cost
     moved = bytes_moved(certain)
     memory = held.memory_seconds(node, tree.ends[node])
     depends = tree.depends(node)
@@ -903,12 +1027,12 @@ def _with_figures(
     flops_roof = _compute_rate(cost, held.roofs.compute, dtype)
     ridge = flops_roof * memory / moved if flops_roof and memory and moved else None
     flops = known_flops(cost)
-    if kind == "waiting":
-        reason = _waiting_reason(session, mix)
-    elif is_container:
-        reason = f"{share_text(mix[KINDS.index(kind)])} of its time is {phrase(kind)}"
+    if is_container or kind in OF_THREAD:
+        reason = f"{share_text(mix[KINDS.index(kind)])} of its time is {_meaning(kind)}"
         if not_decided:
             reason += f", {share_text(not_decided)} is not decided"
+        if kind == "unexplained" and (inner := _most_unexplained(session, tree, node)):
+            reason += f"; {safe(tree.nodes[inner].path)}: {_reason_of(session, inner)}"
     elif not is_counted(cost):
         reason = why_not_counted(tree)
     elif kind == "unexplained" and cost.uncosted:
@@ -919,11 +1043,12 @@ def _with_figures(
         device = session.gpu_forwards
         waits = device is not None and device.waits_for_host is True
         reason = _leaf_reason(kind, shares, intensity(certain), ridge, waits_for_host=waits)
-    return Bound(
-        kind=kind,
-        measured=True,
-        mix=mix,
-        not_decided=not_decided,
+        nearest = max(shares, key=shares.__getitem__, default=None)
+        if kind == "unexplained" and nearest and not why_no_thread_class(session, "python"):
+            part = shares[nearest] / mix[UNEXPLAINED]
+            reason = _SLOW_KERNEL.format(share=share_text(part), kind=nearest)
+    return replace(
+        judged,
         no_roof=tuple(no_roof.items()),
         compute_share=shares.get("compute"),
         memory_share=shares.get("memory"),
@@ -938,22 +1063,61 @@ def _with_figures(
     )
 
 
+_SLOW_KERNEL = (
+    "on a core in operators, at {share} of the nearest roof ({kind}): their kernels are slow for"
+    " this dtype, shape or layout"
+)
+
+
+def _most_unexplained(session: Session, tree: Tree, node: int) -> int | None:
+    """Return the module without modules inside that has most of the unexplained time of a node."""
+    found, inner = mixes_of(session), node
+    while found is not None and holds_work(tree, inner):
+        inside = tree.modules_in(inner)
+        seconds = {child: found.of(child)[UNEXPLAINED] for child in inside}
+        most = max(seconds, key=seconds.__getitem__, default=None)
+        if most is None or 2 * seconds[most] < found.of(inner)[UNEXPLAINED]:
+            return None
+        inner = most
+    return None if inner == node else inner
+
+
+def _reason_of(session: Session, node: int) -> str:
+    found = bound(session, node)
+    return "" if found is None else found.reason
+
+
+def why_no_thread_class(session: Session, kind: BoundKind) -> str:
+    """Return why it is not known what time is of a class of ``OF_THREAD``; empty where it is."""
+    timings, ceilings = session.timings, session.ceilings
+    if timings is not None and timings.device is not None:
+        return "times are those of the GPU's kernels"
+    if timings is None or timings.own_read is None:
+        return NO_CPU_TIME
+    if kind == "python" and session.windows is None:
+        return "no operator window yet: Python is not told from operators"
+    if kind == "faults":
+        cost = ceilings.fault_seconds if ceilings is not None else Unknown("not measured")
+        return f"the cost of a page fault: {cost.reason}" if isinstance(cost, Unknown) else ""
+    return ""
+
+
 def kinds_seen(session: Session) -> tuple[BoundKind, ...]:
-    """Return the classes that its nodes may have: waiting only where forwards wait for a core."""
-    waits = session.timings is not None and session.timings.waiting > 0
-    return KINDS if waits else OF_WORK
+    """Return the classes to explain: those of the roofs, and the others that the model has."""
+    has_nodes = session.tree is not None and len(session.tree) > 0
+    mix = dict(zip(KINDS, node_mix(session, 0) if has_nodes else (), strict=False))
+    return tuple(kind for kind in KINDS if kind not in OF_THREAD or mix.get(kind))
 
 
-def _waiting_reason(session: Session, mix: tuple[float, ...]) -> str:
-    """Say how long a node waits for a core, and what most of the rest is."""
-    timings = session.timings
-    is_own = timings is not None and timings.waits_by_node
-    waited = f"{share_text(mix[WAITING])} of its time"
-    first = f"waits for a core {waited} (schedstat)"
-    if not is_own:
-        first = f"a forward waits for a core {waited} (schedstat, divided evenly)"
-    part, kind = max(zip(mix, OF_WORK, strict=False))
-    return f"{first}; {share_text(part)} is {phrase(kind)}" if part else first
+_MEANS: Mapping[BoundKind, str] = {
+    "python": "on a core outside of operators: Python, NumPy or an extension",
+    "blocked": "asleep: sleep, files, network or locks",
+}
+
+
+def _meaning(kind: BoundKind) -> str:
+    """Return a class in a sentence, with what it covers where its name alone does not say."""
+    return _MEANS.get(kind, phrase(kind))
 
 
 def holds_work(tree: Tree, node: int) -> bool:

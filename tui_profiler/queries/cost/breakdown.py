@@ -6,7 +6,8 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from tui_profiler.messages import Cost, Node, Unknown
-from tui_profiler.queries.cost.bound import KINDS, BoundKind, node_parts, on_paper
+from tui_profiler.queries.cost.bound import node_parts, on_paper, why_no_thread_class
+from tui_profiler.queries.cost.bound_classes import KINDS, OF_FLOORS, OF_THREAD, BoundKind
 from tui_profiler.queries.cost.distribution import shared
 from tui_profiler.session import Session, Tree
 
@@ -221,7 +222,8 @@ def bound_shares(session: Session) -> dict[BoundKind, BoundShare]:
     seconds, running = dict(zip(KINDS, parts, strict=False)), sum(parts)
     # Time whose class no good roof decides may be of these classes: no share of it is not 0.
     is_open = any(parts[len(KINDS) :])
-    may_be = {kind for kind in (*PAPER_KINDS, "overhead") if is_open and not seconds[kind]}
+    may_be = {kind for kind in OF_FLOORS if is_open and not seconds[kind]}
+    may_be |= {kind for kind in OF_THREAD if why_no_thread_class(session, kind)}
     return {
         kind: BoundShare(
             ops=ops[kind] if kind in PAPER_KINDS else None,

@@ -22,6 +22,8 @@ from tui_profiler.messages import Ceilings, Figure, RoofQuality, Unknown, known
 MOST_BUSY_CORES = 0.1
 """Rule 2: with more of a core busy elsewhere a roof may be too low."""
 OPERATOR, MEMORY = "operator", "memory"
+MOST_CACHE_BYTES = 1 << 30
+"""More than the caches of one processor hold: a larger matrix is read from memory each time."""
 _PARTLY_KEPT = 2.0
 """A cache of half the size of the weights may still serve half of them: its roof is the one that
 they cannot exceed."""
@@ -108,6 +110,26 @@ class UsableRoofs(Struct, frozen=True, eq=False):
             moved / level.at_least if level is not None and level.at_least else math.inf
             for moved, level in levels
         )
+
+    def again_seconds(self, steps: int, matrix: int, calls: int) -> tuple[float, float]:
+        """Return the least time in which the steps after the first read a matrix again.
+
+        Args:
+            steps: of one call.
+            matrix: its bytes.
+            calls: per forward.
+
+        Returns:
+            Seconds at a good roof, and seconds at most at one that is not good enough; one is 0.
+        """
+        moved, level = (steps - 1) * matrix * calls, self.level(matrix / _PARTLY_KEPT)
+        if not moved:
+            return 0.0, 0.0
+        # Without the roof of a cache it is not known which level holds the matrix.
+        is_known = level is not None and (len(self.levels) > 1 or matrix > MOST_CACHE_BYTES)
+        if is_known and level is not None and level.bytes_per_second:
+            return moved / level.bytes_per_second, 0.0
+        return 0.0, moved / level.at_least if level is not None and level.at_least else math.inf
 
     def level_not_good(self, activations: int, weights: int, calls: int, all_weights: int) -> str:
         """Return the name of a level that is needed without a good roof; same arguments."""

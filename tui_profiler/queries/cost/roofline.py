@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
+from collections.abc import Mapping
 from functools import lru_cache
 
 from msgspec import Struct
@@ -24,7 +25,9 @@ from tui_profiler.figures.units import dtype as short_dtype
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Ceilings, Cost
 from tui_profiler.queries.cost import bound
+from tui_profiler.queries.cost.bound_classes import KINDS, BoundKind
 from tui_profiler.queries.cost.ceilings import UsableRoofs, usable_roofs
+from tui_profiler.queries.cost.thread_parts import thread_parts_of
 from tui_profiler.queries.time.forward_kinds import times_fit_costs, why_times_do_not_fit
 from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
 from tui_profiler.session import Bounded, Session, Tree
@@ -83,12 +86,15 @@ class Parts(Struct, frozen=True, eq=False):
     otherwise: int = bound.UNEXPLAINED
     """What holds it back above them, position in ``KINDS``."""
 
-    def kind(self, place: int, seconds: float) -> bound.BoundKind | None:
-        """Return what holds a part back that takes so many seconds, None where nothing says."""
+    def code(self, place: int, seconds: float) -> int:
+        """Return what holds a part back that takes so many seconds; ``UNJUDGED`` if unknown."""
         code = self.kinds[place]
-        if code == UNJUDGED and seconds <= self.limits[place]:
-            return None
-        return bound.KINDS[code if seconds <= self.limits[place] else self.otherwise]
+        return code if seconds <= self.limits[place] else self.otherwise
+
+    def kind(self, place: int, seconds: float) -> BoundKind | None:
+        """Return ``code`` as a class, None where nothing says."""
+        code = self.code(place, seconds)
+        return None if code == UNJUDGED else KINDS[code]
 
 
 class Achieved(Struct, frozen=True, eq=False):
@@ -108,6 +114,19 @@ class Achieved(Struct, frozen=True, eq=False):
     """Of one forward, spent in those."""
     rates: tuple[float, float] | None
     """The least and the greatest FLOP per second of all parts, None where none is known."""
+    by_thread: Mapping[int, int] = {}
+    """Class of the parts of whose time it is known what the thread did: position in ``KINDS``, or
+    ``UNJUDGED``, by place."""
+
+    def code(self, found: Parts, place: int) -> int:
+        """Return the class of a part: position in ``KINDS``, or ``UNJUDGED``."""
+        known = self.by_thread.get(place)
+        return found.code(place, self.on_core[place]) if known is None else known
+
+    def kind(self, found: Parts, place: int) -> BoundKind | None:
+        """Return the class of a part, None where nothing says."""
+        code = self.code(found, place)
+        return None if code == UNJUDGED else KINDS[code]
 
 
 def part_nodes(tree: Tree) -> list[int]:
@@ -172,7 +191,7 @@ def parts_of(
     for at, (cost, dtype) in enumerate(zip(costs, dtypes, strict=True)):
         flops.append(float(cost.flops))
         intensities.append(bound.intensity(cost) or 0.0)
-        times: dict[bound.BoundKind, float] = {}
+        times: dict[BoundKind, float] = {}
         code, limit = UNJUDGED, math.inf
         if usable is not None:
             times = bound.least_seconds(cost, usable, dtype, moved[at].seconds)
@@ -230,7 +249,27 @@ def roofs(found: Parts, ceilings: Ceilings | None) -> Roofs:
 def reached(session: Session, found: Parts) -> Achieved:
     """Return what the parts take now."""
     seconds, on_core = _seconds(session, found)
-    return achieved(found, seconds, on_core, root_seconds(session))
+    now = achieved(found, seconds, on_core, root_seconds(session))
+    return replace(now, by_thread=_by_thread(session, found))
+
+
+def _by_thread(session: Session, found: Parts) -> dict[int, int]:
+    """Return the classes of the parts of whose time it is known what the thread did."""
+    tree, timings, parts = session.tree, session.timings, thread_parts_of(session)
+    if tree is None or timings is None or parts is None or timings.own_read is None:
+        return {}
+    codes: dict[int, int] = {}
+    for node, place in found.places.items():
+        is_module = tree.nodes[node].kind == "module"
+        position = timings.position(node if is_module else tree.nodes[node].parent)
+        if position is None:
+            continue
+        if parts.faults[position] or parts.blocked[position] or parts.python[position]:
+            spent = bound.node_parts(session, node)
+            if any(spent):
+                kind = bound.largest(spent)
+                codes[place] = UNJUDGED if kind is None else KINDS.index(kind)
+    return codes
 
 
 def achieved(
@@ -319,7 +358,7 @@ class NodeRoofline(Struct, frozen=True):
     """Safe to show."""
     is_part: bool
     """False: a block, of which the figures are its parts' together."""
-    kind: bound.BoundKind | None = None
+    kind: BoundKind | None = None
     """What holds it back, where that was measured."""
     seconds: float | None = None
     """Of one forward."""

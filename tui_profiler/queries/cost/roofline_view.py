@@ -13,7 +13,7 @@ from msgspec import Struct
 from tui_profiler.figures.units import TimeColumn, fitted_times
 from tui_profiler.formatting.plot import Axis, axis_for, keep_axis
 from tui_profiler.queries.cost import bound, roofline
-from tui_profiler.queries.cost.bound import KINDS, BoundKind
+from tui_profiler.queries.cost.bound_classes import KINDS, BoundKind
 from tui_profiler.queries.time.node_seconds import part_of
 from tui_profiler.session import Session, Tree
 
@@ -288,22 +288,15 @@ class RooflineView:
         scale = rows / (self.y.high - self.y.low)
         top = self.y.high
         log10, beyond = math.log10, 0
-        for column, flops, spent, on_core, kind, limit in zip(
-            self._column_of(columns),
-            found.flops,
-            now.seconds,
-            now.on_core,
-            found.kinds,
-            found.limits,
-            strict=True,
+        for place, (column, flops, spent) in enumerate(
+            zip(self._column_of(columns), found.flops, now.seconds, strict=True)
         ):
             if spent > 0 and column != -1:
                 height = (top - log10(flops / spent)) * scale
                 if column < 0 or not 0 <= height < rows:
                     beyond += 1
                     continue
-                code = kind if on_core <= limit or kind == roofline.UNJUDGED else found.otherwise
-                sums[code][int(height) * columns + column] += spent
+                sums[now.code(found, place)][int(height) * columns + column] += spent
         return PlotPoints(tuple(_spots(sums, columns, now.whole)), beyond)
 
 

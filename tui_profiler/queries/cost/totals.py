@@ -80,6 +80,8 @@ def _rate_of_steps(session: Session) -> float | None:
     calls = known(step.calls_per_second)
     if not batch and calls is not None:
         return calls  # All of the model's, those between steps as well.
+    if batch and (items := known(step.items)):
+        return rate * items
     return rate * step.forwards * (batch or 1)
 
 

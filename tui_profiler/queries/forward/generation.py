@@ -5,7 +5,10 @@ from tui_profiler.queries.cost.totals import was_run, why_no_times
 from tui_profiler.queries.time.modes import is_program
 from tui_profiler.session import Session
 
-NO_REQUEST = "no request of a language model was seen: no forward was passed token ids and a cache"
+NO_REQUEST = (
+    "no request of a language model was seen: no forward was passed token ids and a cache, or kept"
+    " one in its modules"
+)
 
 NOT_COUNTED = "experts are not counted in a running program: use report --generate"
 NO_ROUTER = "no router returned the indices of its chosen experts"

@@ -21,9 +21,11 @@ from tui_profiler.queries.cost.bound import (
     floors,
     has_roofs,
     limits,
+    mix_arguments,
     mixes,
 )
 from tui_profiler.queries.cost.incremental import STEP, Incremental, sums_in_steps
+from tui_profiler.queries.cost.thread_parts import arguments, thread_parts
 from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
 from tui_profiler.session import Session, Timings, Tree
 
@@ -240,4 +242,5 @@ def prepared(session: Session) -> Iterator[None]:
     yield from floors.steps(tree, ceilings)
     if has_roofs(ceilings):
         yield from limits.steps(tree, ceilings)
-        yield from mixes.steps(tree, limits(tree, ceilings), timings)
+        yield from thread_parts.steps(*arguments(session))
+        yield from mixes.steps(*mix_arguments(session, ceilings))

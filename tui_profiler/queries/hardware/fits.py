@@ -127,13 +127,14 @@ def _of_a_forward(tree: Tree, batch: int | None) -> Need | Unknown:
     if tree.done is None or not tree.has_forward:
         return NOT_TRACED
     peak = tree.done.peak_memory
-    for part in (peak.parameters, peak.buffers, peak.activations):
+    cache = peak.kv_cache if peak.kv_cache is not None else 0.0
+    for part in (peak.parameters, peak.buffers, peak.activations, cache):
         if isinstance(part, Unknown):
             return part
     return Need(
         batch=batch,
         weights=weight_bytes(tree),
-        cache=(known(peak.kv_cache) or 0.0) if peak.kv_cache is not None else 0.0,
+        cache=known(cache) or 0.0,
         state=0.0,
         activations=known(peak.activations) or 0.0,
         convolution=_beside_convolutions(tree),

@@ -4,7 +4,8 @@ from heapq import nlargest
 
 from msgspec import Struct
 
-from tui_profiler.queries.cost.bound import BoundKind, bound, bytes_moved, known_macs
+from tui_profiler.queries.cost.bound import bound, bytes_moved, known_macs
+from tui_profiler.queries.cost.bound_classes import BoundKind
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of
 from tui_profiler.session import Session, Tree
 

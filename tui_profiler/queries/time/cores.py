@@ -153,6 +153,12 @@ def share_of_forward(used: ThreadTime, seconds: Figure) -> Figure:
     return min(seconds / used.seconds, 1.0) if used.seconds > 0 else Unknown("no time passed")
 
 
+def waiting_of_forward(session: Session) -> Figure:
+    """Return the share of a forward in which its thread waits for a core, 0 to 1."""
+    used = thread_time(session)
+    return used if isinstance(used, Unknown) else share_of_forward(used, used.waiting)
+
+
 def thread_words(session: Session) -> tuple[str, ...]:
     """Say what the thread used in a forward, by lines; none where there is no figure."""
     used = thread_time(session)

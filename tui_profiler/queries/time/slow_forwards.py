@@ -134,6 +134,10 @@ def as_session(session: Session, slow: messages.SlowForward) -> Session:
         own_cpu_per_forward=b"",
         unwaited_per_forward=unwaited,
         own_unwaited_per_forward=unwaited,
+        asleep_per_forward=b"",
+        own_asleep_per_forward=b"",
+        faults_per_forward=b"",
+        own_faults_per_forward=b"",
     )
     return replace(session, timings=Timings(one), host_operators=None)
 
@@ -166,6 +170,8 @@ def thread_causes(
         around: what counters of the machine said meanwhile, where that is known.
     """
     longer = used.seconds - usual.seconds
+    if not _is_known(used, usual, "on_core"):
+        return ()
     found = [*_off_core(session, used, usual, around), *_on_core(session, used, usual, around)]
     found = [one for one in found if one.seconds > 0 and one.seconds >= LEAST_PART * longer]
     return tuple(sorted(found, key=lambda one: -one.seconds))
@@ -178,6 +184,10 @@ def _off_core(
     around: Surroundings | None,
 ) -> list[Cause]:
     waiting, on_core = _more(used, usual, "waiting"), _more(used, usual, "on_core")
+    if not _is_known(used, usual, "waiting"):
+        off_core = used.seconds - usual.seconds - on_core
+        words = f"{_lasting(off_core)} off the core: whether it waited for one is not known"
+        return [Cause("off a core", off_core, words)]
     quota = min(_since(around, "quota_seconds"), max(waiting, 0.0))
     found = [
         Cause("quota", quota, f"CPU quota of its control group used up, {_lasting(quota)}"),
@@ -194,6 +204,8 @@ def _off_core(
         by_others = f"other virtual machines took the core (steal), {_lasting(stolen)}"
         unknown = f"{_lasting(rest)} off the core without a context switch, cause unknown"
         return [*found, Cause("steal", stolen, by_others), Cause("off a core", rest, unknown)]
+    if not _is_known(used, usual, "voluntary_switches"):
+        return [*found, Cause("off a core", off_core, f"{_lasting(off_core)} off the core")]
     words = f"off the core {_lasting(off_core)}: sleep, lock, I/O"
     return [*found, Cause("blocked", off_core, words)]
 
@@ -300,6 +312,12 @@ def _since(around: Surroundings | None, counter: str) -> float:
 
 def _lasting(seconds: float) -> str:
     return duration(max(seconds, 0.0))
+
+
+def _is_known(used: messages.ThreadTime, usual: messages.ThreadTime, field: str) -> bool:
+    return messages.known(getattr(used, field)) is not None and (
+        messages.known(getattr(usual, field)) is not None
+    )
 
 
 def _more(used: messages.ThreadTime, usual: messages.ThreadTime, field: str) -> float:

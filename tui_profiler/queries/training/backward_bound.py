@@ -6,7 +6,8 @@
    runs again is in neither.
 3. Which level of memory holds the data follows from what an operator moves in the mean: the work of
    the backward is known by module, not by operator.
-4. Waiting for a core is known of the whole step: it is taken off evenly.
+4. Waiting for a core is known of the whole step: it is taken off evenly. What the thread did in
+   the backward of a module is not read: its own seconds are those of operators.
 5. Of compiled code it is not known which operators the backward runs: it has no class.
 """
 
@@ -20,7 +21,8 @@ from tui_profiler.figures.units import dtype as short_dtype
 from tui_profiler.figures.units import share as share_text
 from tui_profiler.messages import Ceilings, Cost, known
 from tui_profiler.queries.cost import bound
-from tui_profiler.queries.cost.bound import Bound, BoundKind, ClassSeconds, Limits
+from tui_profiler.queries.cost.bound import Bound, ClassSeconds, Limits
+from tui_profiler.queries.cost.bound_classes import KINDS, BoundKind
 from tui_profiler.queries.cost.ceilings import UsableRoofs, usable_roofs
 from tui_profiler.queries.cost.incremental import STEP, Incremental, sums_in_steps
 from tui_profiler.queries.time.repeated_siblings import Steps
@@ -48,9 +50,10 @@ def backward_bound(session: Session, node: int, steps: Steps = ()) -> Bound | No
         return None
     whole = sum(parts)
     *shares, open_share = (each / whole for each in parts)
-    judged = Bound(kind, measured=True, mix=tuple(shares), not_decided=open_share)
+    waits = found.waiting_share(node, steps)
+    judged = Bound(kind, measured=True, mix=tuple(shares), waiting=waits, not_decided=open_share)
     if steps or bound.holds_work(tree, node):
-        part = share_text(shares[bound.KINDS.index(kind)])
+        part = share_text(shares[KINDS.index(kind)])
         reason = f"{part} of its time is {bound.phrase(kind)}"
         return replace(judged, is_container=True, reason=reason)
     return _with_figures(judged, work_of(cost.of(node) or NO_COST), tree, node, whole, ceilings)
@@ -129,7 +132,8 @@ def limits(tree: Tree, ceilings: Ceilings, cost: CostColumns) -> Generator[None,
             codes[index], limit[index] = bound.explained(
                 work, roofs, dtype, moved, depends=bound.own_dependence(tree, index)
             )
-    return Limits(bytes(codes), limit)
+    # Python in a backward is not read.
+    return Limits(bytes(codes), limit, array("d", bytes(8 * len(tree))))
 
 
 def _own_work(tree: Tree, cost: CostColumns, node: int) -> Cost:
@@ -141,7 +145,8 @@ def _own_work(tree: Tree, cost: CostColumns, node: int) -> Cost:
 @Incremental
 def mixes(tree: Tree, limits: Limits, training: StepColumns) -> Generator[None, None, ClassSeconds]:
     """Return the mixes of one message of steps."""
-    own = tuple(array("d", bytes(8 * (len(tree) + 1))) for _ in (*bound.KINDS, bound.NOT_DECIDED))
+    own = tuple(array("d", bytes(8 * (len(tree) + 1))) for _ in (*KINDS, bound.NOT_DECIDED))
+    waited = array("d", bytes(8 * (len(tree) + 1)))
     passes = max(training.step.passes, 1.0)
     waits, count = waiting_share(training), len(tree)
     for number, (node, spent) in enumerate(training.own_backward()):
@@ -152,11 +157,11 @@ def mixes(tree: Tree, limits: Limits, training: StepColumns) -> Generator[None, 
             judged = seconds * (1.0 - waits)
             code = limits.codes[node] if judged <= limits.seconds[node] else bound.UNEXPLAINED
             own[code][node + 1] = judged
-            own[bound.WAITING][node + 1] += seconds - judged
+            waited[node + 1] = seconds - judged
     sums: tuple[array[float], ...] = ()
     for column in own:
         sums = (*sums, (yield from sums_in_steps(column)))
-    return ClassSeconds(tree, sums)
+    return ClassSeconds(tree, sums, (yield from sums_in_steps(waited)))
 
 
 def _with_figures(
@@ -181,8 +186,6 @@ def _with_figures(
 
 
 def _reason(kind: BoundKind, shares: dict[BoundKind, float], work: Cost) -> str:
-    if kind == "waiting":
-        return "the step waits for a core (divided evenly)"
     if kind == "unexplained" and work.uncosted:
         return f"work is a lower bound: {work.uncosted} of {work.ops} operators have no formula"
     if kind == "unexplained":

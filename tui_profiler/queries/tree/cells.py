@@ -9,8 +9,7 @@ from tui_profiler.figures.units import TimeColumn, fitted_times
 from tui_profiler.formatting.canvas import bar_scale, half_cells, split_cells
 from tui_profiler.messages import Cost
 from tui_profiler.queries.cost.bound import (
-    UNEXPLAINED,
-    BoundKind,
+    NOT_DECIDED,
     bound,
     bytes_moved,
     intensity,
@@ -18,6 +17,7 @@ from tui_profiler.queries.cost.bound import (
     known_flops,
     known_macs,
 )
+from tui_profiler.queries.cost.bound_classes import BoundKind
 from tui_profiler.queries.cost.energy import replay_of
 from tui_profiler.queries.time.hysteresis import Hysteresis
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
@@ -47,7 +47,7 @@ class Bar(Struct, frozen=True):
 
     halves: int
     mix: tuple[int, ...] = ()
-    """Cells of each of ``bound.KINDS``, then of what is not decided; empty where nothing says what
+    """Cells of each of ``KINDS``, then of what is not decided; empty where nothing says what
     holds it back: grey."""
     beyond: bool = False
     """It is longer than the scale."""
@@ -281,8 +281,8 @@ class Figures:
         wanted = Bar(halves, mix if any(mix) else (), beyond)
         # One clock for all bars of one width; another width is another bar. So is another class:
         # the letter beside it is of this tick.
-        code = shares.index(max(shares)) if shares else UNEXPLAINED + 1
-        return self._bars.show((key * 512 + cells) * 8 + code, wanted, self.session.heard_at)
+        code = shares.index(max(shares)) if shares else NOT_DECIDED + 1
+        return self._bars.show((key * 512 + cells) * 16 + code, wanted, self.session.heard_at)
 
 
 def _runs(tree: Tree, node: int) -> bool:

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias, get_args
 from tui_profiler.figures.units import shape
 from tui_profiler.messages import Node, Tensor, Unknown, known
 from tui_profiler.queries.cost import bound
+from tui_profiler.queries.cost.bound_classes import KINDS, LEGEND
 from tui_profiler.queries.cost.energy import node_energy
 from tui_profiler.queries.time.forward_kinds import times_fit_costs
 from tui_profiler.queries.time.node_seconds import cpu_seconds, node_seconds, share
@@ -74,7 +75,7 @@ COLUMN_WORDS: dict[ColumnName, tuple[str, str]] = {
     "calls": ("calls", "calls per forward"),
     "share": ("%", "share of the forward"),
     "bar": ("bar", "share, in the colours of the bound"),
-    "bound": ("bound", "C compute, M memory, O overhead, U unexplained, W waiting"),
+    "bound": ("bound", LEGEND),
     "energy": ("energy", "energy of a forward (~ estimated)"),
     "forward": ("fwd", "forwards, mean time per training step"),
     "backward": ("bwd", "backward, mean time per training step"),
@@ -89,7 +90,7 @@ COLUMN_WORDS: dict[ColumnName, tuple[str, str]] = {
 def figure(session: Session, node: int, column: ColumnName) -> float | None:
     """Return what a column says of a node, None where it says nothing.
 
-    Seconds, bytes, joules; the share of 0 to 1; of the bound its place among ``bound.KINDS``.
+    Seconds, bytes, joules; the share of 0 to 1; of the bound its place among ``KINDS``.
     """
     tree = session.tree
     assert tree is not None
@@ -125,10 +126,10 @@ def figure(session: Session, node: int, column: ColumnName) -> float | None:
             return gradient_bytes(session, node)
         case "backward_bound":
             of_backward = backward_bound(session, node)
-            return None if of_backward is None else bound.KINDS.index(of_backward.kind)
+            return None if of_backward is None else KINDS.index(of_backward.kind)
         case "bound":
             kind = bound.bound(session, node)
-            return None if kind is None else bound.KINDS.index(kind.kind)
+            return None if kind is None else KINDS.index(kind.kind)
         case _:
             return _time(session, node, column)
 

@@ -22,7 +22,8 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from tui_profiler.messages import Node, Weight
-from tui_profiler.queries.cost.bound import BoundKind, kinds_of, known_macs
+from tui_profiler.queries.cost.bound import kinds_of, known_macs
+from tui_profiler.queries.cost.bound_classes import KINDS, NAMES, BoundKind
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
 from tui_profiler.session import Session, Tree
 
@@ -36,7 +37,7 @@ _SHAPES: tuple[_Field, ...] = ("shape", "kernel")
 _FIGURES: tuple[_Field, ...] = ("time", "share", "params", "mac", "depth")
 _LIVE: frozenset[_Field] = frozenset(("time", "share", "bound"))
 """What they find changes as the model runs."""
-BOUNDS = ("compute", "memory", "overhead", "unexplained", "waiting")
+BOUNDS = KINDS
 
 _TERM = re.compile(
     r"(?P<field>[a-z]+)(?:(?P<word>:(?!:))|(?P<relation>[<>]=?|=))(?P<value>.*)", re.S
@@ -120,7 +121,7 @@ def _word(field: _Field, value: str, negated: bool) -> _Term | str:
     if field == "bound":
         meant = [name for name in BOUNDS if value and name.startswith(value)]
         if not meant:
-            return "bound: is compute, memory, overhead, unexplained or waiting"
+            return f"bound: is {NAMES}"
         return _Term(field, "has", meant[0], negated=negated)
     if field in _SHAPES and _AXES.fullmatch(value) is None:
         return f"write {field}:{'7x7' if field == 'kernel' else '1x64x56x56'}, * for any axis"

@@ -3,7 +3,7 @@
 1. A path is that of the JSON object. In a list, ``[conv1]`` is the entry with that path or name,
    ``[type=Conv2d]`` all entries of which that is so, and ``[0]`` the first.
 2. A check holds where every figure that it names is known and is within the limit. What is not
-   known does not hold, and says why.
+   known does not hold, and says why; nor does a bound that could be beyond the limit.
 3. What is no check, or names nothing that a report has, is an error and not a check that fails.
 """
 
@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from tui_profiler.reports.json.figure_bounds import figure_bound
 from tui_profiler.reports.json.report import Report
 from tui_profiler.reports.json_values import Json, paths
 
@@ -158,7 +159,7 @@ class Outcome(Struct, frozen=True):
     at: str = ""
     """Which of several entries has it."""
     why: str = ""
-    """Why it is not known."""
+    """Why it is not known, or not known to be within the limit."""
 
 
 def parse_check(text: str) -> Check:
@@ -210,8 +211,12 @@ def evaluate(check: Check, report: Mapping[str, Json]) -> Outcome:
         if value is None:
             why = _reason(report, check, entries)
             outcomes.append(Outcome(check, False, None, at, why))
-        else:
-            outcomes.append(Outcome(check, is_within(value, check.limit, check.path), value, at))
+            continue
+        holds, why = is_within(value, check.limit, check.path), ""
+        bound = figure_bound(report, check.pattern, entries)
+        if holds and bound is not None and not bound.allows(check.limit.operator):
+            holds, why = False, f"{bound.side} {as_typed(value, check.limit)}: {bound.why}"
+        outcomes.append(Outcome(check, holds, value, at, why))
     failed = next((one for one in outcomes if not one.holds), None)
     return failed or outcomes[0]
 

@@ -20,6 +20,7 @@ from tui_profiler import messages
 from tui_profiler.findings.evidence.attention import Attention, Backend, attention
 from tui_profiler.messages import Autograd, Kind, Method
 from tui_profiler.queries.cost import bound
+from tui_profiler.queries.cost.bound_classes import OF_THREAD, BoundKind
 from tui_profiler.queries.cost.breakdown import (
     Architecture,
     BoundShare,
@@ -38,6 +39,7 @@ from tui_profiler.queries.cost.totals import (
 )
 from tui_profiler.queries.hardware.data_sheets import DataSheet
 from tui_profiler.queries.panel.provenance import no_class
+from tui_profiler.queries.time.cores import waiting_of_forward
 from tui_profiler.queries.time.forward_kinds import other_models, run_models, why_times_do_not_fit
 from tui_profiler.queries.time.modes import ModeName, mode, runs_own_steps, shown_settings
 from tui_profiler.queries.training import backward_bound, step_costs
@@ -96,6 +98,7 @@ _IN_FORWARD = (
 _OF_LAYER_IN_FORWARD = (
     *("calls", "macs", "flops", "uncosted", "memory", "input_bytes", "weight_bytes"),
     *("output_bytes", "input_shape", "output_shape", "arithmetic_intensity", "bottleneck"),
+    "bottleneck_reason",
     "called_from",
 )
 
@@ -272,14 +275,21 @@ class Bottleneck(json_values.Part, frozen=True):
 class Bottlenecks(json_values.Part, frozen=True):
     """Operators, FLOPs and time by class.
 
-    Overhead: the minimum time of the operators is the largest of the three floors. Unexplained: no
-    floor explains a tenth of the time; older reports count it as overhead. Waiting: the thread that
-    runs forwards waited for a core; older reports count it in the other classes.
+    Shares of time are of the time without waiting for a core, and add up to 1. Overhead: operators
+    whose minimum time is the largest of the three floors, and Python that calls operators and
+    modules. Python: on a core outside of operators. Faults: page faults, by their number and the
+    measured cost of one. Blocked: asleep, neither on a core nor waiting for one. Unexplained: no
+    floor explains a tenth of the time. Waiting: no class but a state of the host: the share of a
+    forward in which its thread waited for a core. Older reports have no python, faults and blocked,
+    and count waiting as a class.
     """
 
     compute: Bottleneck
     memory: Bottleneck
     overhead: Bottleneck
+    python: Bottleneck
+    faults: Bottleneck
+    blocked: Bottleneck
     unexplained: Bottleneck
     waiting: Bottleneck
 
@@ -351,9 +361,12 @@ class Layer(json_values.Part, frozen=True):
     called_from: json_values.Known[CalledFrom]
     arithmetic_intensity: json_values.Known[json_values.Size]
     """FLOPs per byte."""
-    bottleneck: json_values.Known[bound.BoundKind]
-    """Measured: the class of most of its time (its own operators and all modules inside). On paper:
-    by its intensity; at most 10 FLOPs per byte is memory, above it compute."""
+    bottleneck: json_values.Known[BoundKind]
+    """Measured: the class of most of its time without waiting for a core (its own operators and all
+    modules inside). On paper: by its intensity; at most 10 FLOPs per byte is memory, above it
+    compute. Classes may be added. Reports of older versions also have ``waiting``."""
+    bottleneck_reason: json_values.Known[str]
+    """The figures that decided its class, in one sentence. Not in reports of older versions."""
     bottleneck_measured: bool
     """Whether its class is from measured time; if not, it is from its intensity alone."""
     bottleneck_on_paper: str | None
@@ -368,7 +381,7 @@ class Layer(json_values.Part, frozen=True):
     """Of the gradients of its parameters."""
     saved_bytes: json_values.Known[json_values.Count] | UnsetType = UNSET
     """Of what was made in it and is alive when the backward begins."""
-    backward_bottleneck: json_values.Known[bound.BoundKind] | UnsetType = UNSET
+    backward_bottleneck: json_values.Known[BoundKind] | UnsetType = UNSET
     """The class of most of the time of its backward, as ``bottleneck``, where it is measured."""
     timing: json_values.Known[Timing] | UnsetType = UNSET
     energy: json_values.Known[LayerEnergy] | UnsetType = UNSET
@@ -844,15 +857,23 @@ def _bottlenecks(session: Session) -> Bottlenecks:
         or "the roofline is not calibrated"
     )
 
-    def of(share: BoundShare) -> Bottleneck:
+    def of(share: BoundShare, why: str) -> Bottleneck:
         no_flops = by_time if share.ops is None else none
         return Bottleneck(
             ops=json_values.or_why(None if unseen else share.ops, unseen or by_time),
             flops_share=json_values.or_why(share.flops_share, unseen or no_flops),
-            time_share=json_values.or_why(share.time_share, not_timed),
+            time_share=json_values.or_why(share.time_share, why),
         )
 
-    return Bottlenecks(**{kind: of(share) for kind, share in shares.items()})
+    by_thread = {kind: bound.why_no_thread_class(session, kind) for kind in OF_THREAD}
+    classes = {
+        kind: of(share, why_no_times(session) or by_thread.get(kind, "") or not_timed)
+        for kind, share in shares.items()
+    }
+    waited = waiting_of_forward(session)
+    share = None if isinstance(waited, messages.Unknown) else waited
+    why = waited.reason if isinstance(waited, messages.Unknown) else ""
+    return Bottlenecks(**classes, waiting=of(BoundShare(None, None, share), why))
 
 
 def _layers(session: Session, tree: Tree, top: int | None, depth: int | None) -> list[Layer]:
@@ -908,6 +929,9 @@ def _layer(
         called_from=_called_from(node),
         arithmetic_intensity=json_values.or_why(bound.intensity(cost), no_ratio),
         bottleneck=messages.Unknown(no_class(session, index)) if found is None else found.kind,
+        bottleneck_reason=messages.Unknown(no_class(session, index))
+        if found is None
+        else found.reason,
         bottleneck_measured=found is not None and found.measured,
         bottleneck_on_paper=bound.why_not_decided(session, index) or None,
         **_layer_training(session, index),
@@ -926,7 +950,7 @@ class _LayerTraining(TypedDict, total=False):
     backward_bytes: json_values.Known[json_values.Count]
     gradient_bytes: json_values.Known[json_values.Count]
     saved_bytes: json_values.Known[json_values.Count]
-    backward_bottleneck: json_values.Known[bound.BoundKind]
+    backward_bottleneck: json_values.Known[BoundKind]
 
 
 def _layer_training(session: Session, index: int) -> _LayerTraining:
@@ -944,7 +968,7 @@ def _layer_training(session: Session, index: int) -> _LayerTraining:
     }
 
 
-def _backward_bottleneck(session: Session, index: int) -> bound.BoundKind | messages.Unknown:
+def _backward_bottleneck(session: Session, index: int) -> BoundKind | messages.Unknown:
     found = backward_bound.backward_bound(session, index)
     if found is not None:
         return found.kind

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Unknown
+from tui_profiler.queries.cost.bound_classes import KINDS
 from tui_profiler.queries.cost.totals import has_stopped, seconds_without_step
 from tui_profiler.reports.json.report import Bottlenecks, Report, report_of
 from tui_profiler.reports.json.sections.energy import Energy, EnergyOfForward
@@ -29,7 +30,6 @@ PREFIX = "tui_profiler_"
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 _Found: TypeAlias = Iterator[tuple[str, Labels, object]]
 """Name without the prefix, labels, and the value where it is a number."""
-_CLASSES = ("compute", "memory", "overhead", "unexplained", "waiting")
 
 
 class Metric(Struct, frozen=True):
@@ -194,7 +194,7 @@ def _of_forward(report: Report) -> _Found:
     if isinstance(overhead, Overhead):
         yield "overhead_ratio", (), overhead.ratio
     if isinstance(report.bottlenecks, Bottlenecks):
-        for name in _CLASSES:
+        for name in (*KINDS, "waiting"):
             time_share = getattr(report.bottlenecks, name).time_share
             yield "bound_time_ratio", (("bound", name),), time_share
     energy = report.energy.forward if isinstance(report.energy, Energy) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 import os
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from tests.probe.measure.clock.simulated_device import SimulatedDevice
 from tests.probe.measure.clock.test_aggregate import UNIT, WARM, forward
 from tui_profiler.messages import Tick
 from tui_profiler.probe.measure.clock.aggregate import LEAST_LATENCIES, Aggregator
+from tui_profiler.probe.measure.clock.call_readings import FIGURES
 from tui_profiler.probe.measure.clock.clock import Forward, ModuleClock
 from tui_profiler.probe.measure.clock.cpu_times import LEAST_BETWEEN, PART, CpuReadings
 from tui_profiler.probe.measure.clock.device_clock import DeviceClock
@@ -82,12 +84,14 @@ def watched(model: nn.Module) -> Iterator[ModuleClock]:
 
 def figures(model: nn.Module, found: Forward) -> dict[str, tuple[float, float, float]]:
     """On a core, waiting for one, wall: by path, of modules that are called once."""
+    return {path: (one[0], one[1], one[4]) for path, one in readings(model, found).items()}
+
+
+def readings(model: nn.Module, found: Forward) -> dict[str, list[float]]:
+    """What each call read, by path, of modules that are called once."""
     names = {id(module): path for path, module in model.named_modules()}
-    used = np.frombuffer(found.used).reshape(-1, 3).tolist()
-    return {
-        names[id(one)]: (cpu, waiting, wall)
-        for one, (cpu, waiting, wall) in zip(found.modules, used, strict=True)
-    }
+    used = np.frombuffer(found.used).reshape(-1, FIGURES).tolist()
+    return {names[id(one)]: each for one, each in zip(found.modules, used, strict=True)}
 
 
 def test_each_module_has_its_own_cpu_time() -> None:
@@ -113,6 +117,42 @@ def test_each_module_has_its_own_cpu_time() -> None:
     # Asleep, and not waiting for a core. Who waits between two readings has it in one of them.
     asleep = [wall - cpu - waiting for cpu, waiting, wall in (one["1.0"] for one in found)]
     assert sorted(asleep)[5] >= 2.8e-3
+
+
+class Touches(nn.Module):
+    """Writes to so many fresh pages of memory."""
+
+    def __init__(self, pages: int) -> None:
+        super().__init__()
+        self.pages = pages
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with mmap.mmap(-1, self.pages * mmap.PAGESIZE) as fresh:
+            if hasattr(mmap, "MADV_NOHUGEPAGE"):
+                fresh.madvise(mmap.MADV_NOHUGEPAGE)
+            for page in range(self.pages):
+                fresh[page * mmap.PAGESIZE] = 1
+        return x
+
+
+def test_sleep_and_page_faults_are_those_of_the_module_in_which_they_are() -> None:
+    inner = nn.Sequential(Touches(700), Spin(1e-3, asleep=5e-3))
+    model = nn.Sequential(Spin(2e-3), inner, Touches(300)).eval()
+    with watched(model) as clock:
+        found = [readings(model, read(model, clock)) for _ in range(5)]
+    asleep = {path: sorted(one[path][2] for one in found) for path in found[0]}
+    assert asleep["1.1"][0] > 4.9e-3
+    assert asleep["1.1"][2] < 7e-3
+    for path in ("0", "1.0", "2"):
+        assert asleep[path][2] == 0.0
+    for path in ("1", ""):
+        assert asleep[path][2] == pytest.approx(asleep["1.1"][2], rel=0.3)
+    faults = {path: sorted(one[path][3] for one in found)[2] for path in found[0]}
+    assert faults["1.0"] == pytest.approx(700, abs=20)
+    assert faults["2"] == pytest.approx(300, abs=20)
+    assert faults["1.1"] < 20
+    assert faults["1"] == pytest.approx(700, abs=40)
+    assert faults[""] == pytest.approx(1000, abs=60)
 
 
 def test_what_a_module_waits_for_a_core_is_its_own() -> None:
@@ -183,7 +223,7 @@ def test_a_forward_that_raises_while_it_reads_leaves_nothing_behind() -> None:
         with pytest.raises(ValueError, match="as asked"):
             model(X)
         (found,) = clock.take()
-        assert len(found.used) == 3 * 8 * found.calls
+        assert len(found.used) == FIGURES * 8 * found.calls
         assert type(model).__call__.__code__ is plain
 
 
@@ -229,7 +269,7 @@ def test_a_forward_that_reads_is_in_no_figure_of_a_gpu_and_keeps_none_of_its_eve
         assert device.made <= made
     finally:
         clock.uninstall()
-    assert len(found.used) == 3 * 8 * 2
+    assert len(found.used) == FIGURES * 8 * 2
 
 
 def test_a_forward_of_training_that_reads_is_marked_as_any_other() -> None:
@@ -252,8 +292,13 @@ def test_a_forward_of_training_that_reads_is_marked_as_any_other() -> None:
 
 
 def with_used(one: Forward, *calls: tuple[float, float, float]) -> Forward:
-    """The same as one that read: units on a core, waiting, wall of each call by its end."""
-    used = array("d", (figure * UNIT for call in calls for figure in call))
+    """The same as one that read: units on a core, waiting, wall of each call by its end.
+
+    Each call slept for half of its CPU time, and had as many page faults as units of wall time.
+    """
+    used = array("d")
+    for cpu, waiting, wall in calls:
+        used.extend((cpu * UNIT, waiting * UNIT, cpu * UNIT / 2, wall, wall * UNIT))
     return one._replace(used=used.tobytes())
 
 
@@ -288,6 +333,15 @@ def test_means_are_of_forwards_that_read_and_of_no_others(knows_waiting: bool) -
         assert getattr(tick, name) == getattr(before, name)
     found = columns(tick)
     assert [each[:2] for each in found.values()] == [(6.0, 1.5), (3.0, 3.0), (1.5, 1.5)]
+    asleep, faults = (
+        [
+            np.frombuffer(getattr(tick, f"{own}{name}_per_forward"), np.float32).tolist()
+            for own in ("", "own_")
+        ]
+        for name in ("asleep", "faults")
+    )
+    assert (np.array(asleep) / UNIT).tolist() == [[3.0, 1.5, 0.75], [0.75, 1.5, 0.75]]
+    assert faults == [[8.5, 4.5, 1.5], [2.5, 4.5, 1.5]]
     unwaited = [each[2:] for each in found.values()]
     if knows_waiting:
         assert unwaited == [(7.5, 2.5), (3.5, 3.5), (1.5, 1.5)]

@@ -185,6 +185,38 @@ def test_accumulation_is_several_forwards_and_passes_in_a_step() -> None:
         agrees(told.parts, spent, told.recorded, ("data", "forward", "backward", "optimizer"))
 
 
+def test_a_batch_that_is_run_several_times_counts_once() -> None:
+    """A discriminator: the batch, and twice what is made of it; 2 items per step, not 6."""
+    spent = Spent()
+    net = Net(spent)
+    sgd, data = optimizer(net, spent), batches(spent)
+
+    def step() -> None:
+        x = next(data)
+        for given in (x, -x, -x):
+            net(given).square().mean().backward()
+        sgd.step()
+
+    with watched(net) as watching:
+        told = run(watching, spent, step)
+        assert (told.forwards, told.fetches, told.items) == (3, 1, 2)
+
+
+def test_a_batch_that_is_run_in_pieces_counts_whole() -> None:
+    spent = Spent()
+    net = Net(spent)
+    sgd, data = optimizer(net, spent), batches(spent)
+
+    def step() -> None:
+        for piece in next(data).chunk(2):
+            net(piece).square().mean().backward()
+        sgd.step()
+
+    with watched(net, torch.ones(1, WIDTH)) as watching:
+        told = run(watching, spent, step)
+        assert (told.forwards, told.fetches, told.items) == (2, 1, 2)
+
+
 class Tagger(nn.Module):
     """Is given token ids."""
 

@@ -41,8 +41,8 @@ def rows() -> TensorDataset:
 @pytest.mark.parametrize(
     ("loader", "settings"),
     [
-        (DataLoader(rows()), LoaderSettings(0, False, 0)),
-        (DataLoader(rows(), num_workers=1, prefetch_factor=3), LoaderSettings(1, False, 3)),
+        (DataLoader(rows()), LoaderSettings(0, False, 0, 1)),
+        (DataLoader(rows(), num_workers=1, prefetch_factor=3), LoaderSettings(1, False, 3, 1)),
     ],
 )
 def test_a_loader_is_told_by_its_iterator(
@@ -126,7 +126,7 @@ def test_few_steps_are_told_where_no_more_may_come_and_all_recorded_ones_are_add
             step()
         told = watching.take()
         assert told is not None
-        assert told.loader == LoaderSettings(0, False, 0)
+        assert told.loader == LoaderSettings(0, False, 0, 2)
         assert told.optimizer_settings == (OptimizerSettings("Sgd", None, None),)
         assert told.recorded_so_far == told.recorded + told.outliers
         assert len(told.seconds_so_far) == len(StepParts.__struct_fields__)

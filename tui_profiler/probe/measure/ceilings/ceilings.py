@@ -32,6 +32,7 @@ from msgspec.structs import replace
 from tui_profiler import messages
 from tui_profiler.probe.measure.ceilings.core_timing import MOST_BUSY
 from tui_profiler.probe.measure.ceilings.kernels import kernel_costs
+from tui_profiler.probe.measure.ceilings.page_faults import fault_seconds
 from tui_profiler.probe.measure.ceilings.roofs import (
     cache_rounds,
     convolution_rounds,
@@ -64,7 +65,7 @@ LEAST_RAISED = 1.05
 _WIDE = "float32"
 _BEST = 2
 """Of ``_rank``."""
-_METHOD = "rounds and convolutions, copies past the caches, kernels, float64"
+_METHOD = "rounds and convolutions, copies past the caches, page faults, kernels, float64"
 """Of measuring: figures that were measured otherwise are not read."""
 
 
@@ -403,6 +404,7 @@ def measure_ceilings(
         ),
         why_no_caches=why_no_caches,
         waits_from=waits_from() if where.type == "cpu" else "",
+        fault_seconds=fault_seconds() if where.type == "cpu" else messages.Unknown("on a GPU"),
     )
 
 

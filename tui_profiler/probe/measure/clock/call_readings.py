@@ -1,14 +1,17 @@
-"""What each module call of one forward uses: CPU time of its thread, waiting for a core.
+"""What each module call of one forward uses: CPU time, waiting for a core, sleep, page faults.
 
-1. Every call reads its thread's CPU clock at both ends: 1 to 3 us a reading, too much for each
-   forward, so it is done in one now and then.
+1. Every call reads its thread's CPU clock and ``getrusage`` at both ends: 2 to 4 us a reading, too
+   much for each forward, so it is done in one now and then.
 2. Where the thread was off its core since the reading before, ``schedstat`` is read as well: it
    says how much of that was waiting for a core, and the rest is sleeping, a lock or a disk.
 3. What readings take themselves is in no figure: it is counted as it goes, and taken off.
+4. Time off a core that is not waiting for one is sleep only if the thread gave its core away in the
+   call (a voluntary context switch). Without one it is interrupts or time taken by the hypervisor.
 """
 
 import math
 from array import array
+from resource import RUSAGE_THREAD, getrusage
 from typing import NamedTuple
 
 from tui_profiler.probe.measure.clock import thread_usage
@@ -19,8 +22,9 @@ OFF_CORE = 20e-6
 in them is told with the next."""
 CALIBRATION = 8
 """Calls that do nothing, before a forward that reads."""
-FIGURES = 3
-"""Of each call: ``CallClocks``, as differences."""
+FIGURES = 5
+"""Of each call: seconds on a core, waiting for one, asleep, number of minor page faults, and
+seconds of wall time."""
 
 
 class CallClocks(NamedTuple):
@@ -30,6 +34,10 @@ class CallClocks(NamedTuple):
     waiting: float
     """For a core; not a number where the kernel does not tell."""
     wall: float
+    faults: int
+    """Minor page faults of the thread."""
+    sleeps: int
+    """Voluntary context switches of the thread."""
 
 
 class CallReadings:
@@ -51,6 +59,7 @@ class CallReadings:
         """Of the last reading that was not interrupted."""
         self._inside = self._around = 0.0
         """Of our own lines, that are in a call's figures and in those of its caller."""
+        self._faults = self._sleeps = 0
         self._read_at, self._on_core = perf_counter(), thread_time()
         self._calibrate()
 
@@ -75,19 +84,30 @@ class CallReadings:
             self._count(ended - began)
             if ended - began < thread_usage.UNDISTURBED:
                 break
-        return CallClocks(self._on_core - spent_before, self._waiting, ended - self.spent)
+        return CallClocks(
+            self._on_core - spent_before,
+            self._waiting,
+            ended - self.spent,
+            self._faults,
+            self._sleeps,
+        )
 
     def end(self, began: CallClocks) -> None:
         """Note what a call used."""
         ended = perf_counter()
         self._read(ended)
-        self.used.append(self._on_core - self.spent - began.on_core - self._inside)
-        self.used.append(self._waiting - began.waiting)
-        self.used.append(ended - self.spent - began.wall - self._inside)
+        on_core = self._on_core - self.spent - began.on_core - self._inside
+        waiting = self._waiting - began.waiting
+        wall = ended - self.spent - began.wall - self._inside
+        slept = self._sleeps != began.sleeps
+        asleep = max(wall - waiting - max(on_core, 0.0), 0.0) if slept else 0.0
+        self.used.extend((on_core, waiting, asleep, self._faults - began.faults, wall))
         self._count(perf_counter() - ended)
         self.spent += self._inside + self._around
 
     def _read(self, at: float) -> None:
+        used = getrusage(RUSAGE_THREAD)
+        self._faults, self._sleeps = used.ru_minflt, used.ru_nvcsw
         on_core = thread_time()
         if (at - self._read_at) - (on_core - self._on_core) > OFF_CORE:
             self._schedstat.read()

@@ -49,7 +49,7 @@ from tui_profiler.probe.measure.clock.thread_usage import (
     usage_between,
 )
 from tui_profiler.probe.measure.clock.timed_call import Call, timed_call
-from tui_profiler.probe.measure.clock.token_reader import TokenReader
+from tui_profiler.probe.measure.clock.token_reader import GivenTokens, TokenReader
 from tui_profiler.probe.process.interpreter_lock import Variable, own_variable, threads_inherit
 from tui_profiler.probe.process.wire_names import writable
 from tui_profiler.probe.torch_compat.forward_kind import Kind, kind_of
@@ -665,7 +665,7 @@ class _Call(NamedTuple):
     kwargs: dict[str, object]
     run: Call
     as_traced: bool
-    tokens: ForwardTokens | None
+    tokens: GivenTokens | None
     kind: Kind | None
     """Its inputs and mode; None where they are as traced."""
     entered: float

@@ -24,10 +24,12 @@ LEAST_BETWEEN = 8
 """Forwards that are timed without readings, between two that read."""
 MOST_SECONDS = 60.0
 """From one to the next at most, where the budget allows any."""
+COLUMNS = ("cpu", "unwaited", "asleep", "faults")
+"""Figures of ``Tick``, each also without that of modules called inside."""
 
 
 class CpuTimes:
-    """Means of CPU time, and of wall time without waiting for a core.
+    """Means of CPU time, wall time without waiting for a core, time asleep and page faults.
 
     Args:
         nodes: of the tree.
@@ -36,12 +38,12 @@ class CpuTimes:
     def __init__(self, nodes: int) -> None:
         self._row_of_node = np.full(nodes, -1, np.intp)
         self._rows = 0
-        self._on_core, self._unwaited = ForwardSets(WINDOW), ForwardSets(WINDOW)
+        self._sets = {name: ForwardSets(WINDOW) for name in COLUMNS}
 
     @property
     def forwards(self) -> int:
         """How many forwards the means are over."""
-        return self._on_core.forwards
+        return self._sets["cpu"].forwards
 
     def add(self, pattern: Pattern, forward: Forward) -> None:
         """Add a forward in which calls read.
@@ -51,13 +53,15 @@ class CpuTimes:
             forward: the forward.
         """
         used = np.frombuffer(forward.used).reshape(-1, FIGURES)
-        on_core, waiting, wall = (figure[pattern.calls, None] for figure in used.T)
+        on_core, waiting, asleep, faults, wall = (figure[pattern.calls, None] for figure in used.T)
         rows = self._row_of_node[pattern.nodes]
         new = pattern.nodes[rows < 0]
         self._row_of_node[new] = np.arange(self._rows, self._rows + len(new))
         self._rows += len(new)
         rows = self._row_of_node[pattern.nodes]
-        for sets, calls in ((self._on_core, on_core), (self._unwaited, wall - waiting)):
+        columns = (on_core, wall - waiting, asleep, faults)
+        for name, calls in zip(COLUMNS, columns, strict=True):
+            sets = self._sets[name]
             sets.grow(self._rows)
             sets.add(rows, *by_node(pattern, calls), None)
 
@@ -67,7 +71,7 @@ class CpuTimes:
             return {}
         rows = self._row_of_node[nodes]
         found: dict[str, bytes] = {}
-        for name, sets in (("cpu", self._on_core), ("unwaited", self._unwaited)):
+        for name, sets in self._sets.items():
             whole, own = means = sets.means(rows)
             means[:, rows < 0] = np.nan
             found[f"{name}_per_forward"] = whole.tobytes()

@@ -1,6 +1,7 @@
 """Reads what forwards of a language model are given and keep, and tells where a request goes on."""
 
 from threading import get_ident
+from typing import NamedTuple
 
 from torch import nn
 
@@ -10,6 +11,7 @@ from tui_profiler.probe.torch_compat.forward_tokens import (
     tokens_of,
     with_cache,
 )
+from tui_profiler.probe.torch_compat.module_caches import Marks, ModuleCaches, position_in
 from tui_profiler.system.real_time import perf_counter
 
 MOST_HELD_SECONDS = 5.0
@@ -18,6 +20,18 @@ MOST_THREADS = 1_000
 """On which an encoder ran and no forward after it."""
 LONGEST_GAP_SECONDS = 1.0
 """Between two forwards of a request, where it is not known to be over."""
+
+
+class GivenTokens(NamedTuple):
+    """The tokens that a forward is given, as far as is known before it."""
+
+    tokens: ForwardTokens
+    uncached: ForwardTokens | None = None
+    """These where its modules turn out to keep no cache; None: it was passed one."""
+    kept: ForwardTokens | None = None
+    """These where its modules turn out to keep one."""
+    marks: Marks | None = None
+    """State of the modules before it; None: no cache is looked for there."""
 
 
 class TokenReader:
@@ -35,12 +49,13 @@ class TokenReader:
         """``id`` of the part that runs before the first forward of a request; 0: none was met."""
         self._encoded: dict[int, tuple[float, float]] = {}
         """When it began and ended, by thread, for the next forward there."""
+        self._caches = ModuleCaches()
         self.spent = 0.0
         """Seconds that reading took so far."""
 
     def before(
         self, root: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> ForwardTokens | None:
+    ) -> GivenTokens | None:
         """Return the tokens that a forward is given; None where it is of no language model."""
         if not self._is_on or root.training:
             return None
@@ -48,30 +63,65 @@ class TokenReader:
         try:
             encoded = self._encoded.pop(get_ident(), None)
             found = tokens_of(args, kwargs)
-            is_first = found is not None and found.is_encoded and found.begins
-            if found is None or encoded is None or not is_first:
-                return found
+            if found is None:
+                return None
+            if not found.is_given_cache and not found.is_encoded:
+                return self._in_modules(root, args, kwargs, found)
+            if encoded is None or not found.is_encoded or not found.begins:
+                return GivenTokens(found)
             is_recent = began - encoded[1] <= LONGEST_GAP_SECONDS  # Else it was another's.
-            return found._replace(encoder=encoded) if is_recent else found
+            return GivenTokens(found._replace(encoder=encoded) if is_recent else found)
         except Exception:  # A program's own classes, in the midst of the program: what they raise
             return None  # stays here.
         finally:
             self.spent += perf_counter() - began
 
+    def _in_modules(
+        self,
+        root: nn.Module,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        found: ForwardTokens,
+    ) -> GivenTokens:
+        """Return the tokens of a forward that is passed no cache: its modules may keep one."""
+        marks = self._caches.before(root, found)
+        if marks is None:
+            return GivenTokens(found)
+        kept = found._replace(
+            before=position_in(root, args, kwargs),
+            is_given_cache=True,
+            cache_id=self._caches.id,
+            is_kept=True,
+        )
+        # While caches are searched it is not known whether there are any.
+        return GivenTokens(found if marks.is_search else kept, found, kept, marks)
+
     def after(
-        self, tokens: ForwardTokens | None, kwargs: dict[str, object], output: object
+        self, given: GivenTokens | None, kwargs: dict[str, object], output: object
     ) -> ForwardTokens | None:
-        """Return the same with the size of the cache after the forward, where it is read."""
-        self.is_generating = tokens is not None and (tokens.is_given_cache or not tokens.begins)
-        if tokens is None or not tokens.is_cache_read:
-            return tokens
+        """Return the tokens with the size of the cache after the forward, where it is read."""
         began = perf_counter()
+        tokens = None if given is None else given.tokens
         try:
-            return with_cache(tokens, kwargs, output)
-        except Exception:  # Likewise.
-            return tokens
+            if given is not None and given.marks is not None:
+                tokens = self._kept(given)
+            elif tokens is not None and tokens.is_cache_read:
+                tokens = with_cache(tokens, kwargs, output)
+        except Exception:  # A program's own classes.
+            pass
         finally:
             self.spent += perf_counter() - began
+        self.is_generating = tokens is not None and (tokens.is_given_cache or not tokens.begins)
+        return tokens
+
+    def _kept(self, given: GivenTokens) -> ForwardTokens | None:
+        """Return the tokens of a forward of which it is known now whether modules keep a cache."""
+        kept = given.kept
+        assert given.marks is not None
+        if kept is None or not self._caches.are_written(given.marks, kept.tokens):
+            return given.uncached
+        kept = kept._replace(cache_id=self._caches.id)
+        return kept._replace(cache=self._caches.size()) if kept.is_cache_read else kept
 
     def meet(self, root: nn.Module | None, module: nn.Module) -> bool:
         """Tell whether a module that is called outside of forwards is the model's encoder."""
@@ -96,10 +146,11 @@ class TokenReader:
         """
         return self.is_generating and seconds_left > -MOST_HELD_SECONDS
 
-    def is_over_with(self, tokens: ForwardTokens | None) -> bool:
+    def is_over_with(self, given: GivenTokens | None) -> bool:
         """Tell whether the request of the last forward is over, because another one begins."""
-        if tokens is None or not self.is_generating:
+        if given is None or not self.is_generating:
             return False
+        tokens = given.tokens
         return tokens.begins or (tokens.before is None and tokens.tokens > 1)
 
     def goes_on(self, ended: float | None, *, is_busy: bool) -> bool:

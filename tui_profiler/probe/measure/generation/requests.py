@@ -267,7 +267,8 @@ class Requests:
         newest = max(here, key=attrgetter("began"), default=None)
         for one in here:
             is_passed = newest is not None and newest.decode.forwards and one.ended < newest.began
-            if is_passed or not one.last.is_given_cache:
+            is_only_one = one.last.is_kept or not one.last.is_given_cache
+            if is_passed or is_only_one:
                 self._end(one)
         while len(self._open) >= MOST_OPEN:
             self._end(self._open[0])
@@ -367,6 +368,8 @@ def _goes_on(request: _Request, tokens: ForwardTokens) -> bool:
         return False
     if request.is_decoding and _adds_prompt(tokens):
         return False  # The next turn of a conversation.
+    if tokens.is_kept and tokens.before is None and tokens.tokens > 1:
+        return False  # Another prompt: modules do not say what they hold.
     if tokens.before is not None and request.held is not None:
         # What was not accepted was cropped. The cache of the first forward may have been its own.
         least = request.held - max(last.checked - 1, 0)
@@ -381,7 +384,8 @@ def _adds_prompt(tokens: ForwardTokens) -> bool:
 
 def _is_request(request: _Request) -> bool:
     """Tell a request from a forward that merely returns a cache, as in an evaluation."""
-    return request.last.is_given_cache or bool(request.decode.forwards)
+    last = request.last
+    return (last.is_given_cache and not last.is_kept) or bool(request.decode.forwards)
 
 
 def _growth(first: CacheSize, last: CacheSize) -> Figure:

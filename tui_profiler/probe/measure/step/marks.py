@@ -501,7 +501,13 @@ def loader_settings(iterator: object) -> LoaderSettings | None:
     if not isinstance(workers, int):
         return None
     ahead = prefetch if isinstance(prefetch, int) else 0
-    return LoaderSettings(workers, kept.get("_pin_memory") is True, ahead if workers else 0)
+    batch = _attributes(kept.get("_index_sampler")).get("batch_size")
+    return LoaderSettings(
+        workers,
+        kept.get("_pin_memory") is True,
+        ahead if workers else 0,
+        batch if isinstance(batch, int) and batch > 0 else None,
+    )
 
 
 def optimizer_settings(stepped: object) -> OptimizerSettings:

@@ -63,7 +63,7 @@ from tui_profiler.probe.measure.step.line_shares import (
     RegionFinder,
     seconds_of_regions,
 )
-from tui_profiler.probe.measure.step.loader_iterators import Fetch
+from tui_profiler.probe.measure.step.loader_iterators import MOST_LOADERS, Fetch
 from tui_profiler.probe.measure.step.marks import MARKS, BriefTime
 from tui_profiler.probe.measure.step.outside_modules import (
     UNDIVIDED,
@@ -579,10 +579,11 @@ class TrainingSteps:
         self._since = 0.0
         """Second from which on ends of steps count."""
         self._loaders: deque[LoaderSettings] = deque(maxlen=LAST_BATCHES)
+        self._batch_of: dict[int, int] = {}
+        """Items in a whole batch, by number of the loader."""
         self._lengths = _Lengths()
         self._lines = LineShares()
-        self._between = BetweenSteps()
-        self._totals = BetweenTotals()
+        self._between, self._totals = BetweenSteps(), BetweenTotals()
         self._seen_from = 0.0
         """Second since which the model's calls are counted in the present step, where that began
         before."""
@@ -592,8 +593,7 @@ class TrainingSteps:
         """Seconds in each part of all recorded steps."""
         self._recorded_so_far = 0
         self._steps = self._dropped = 0
-        self._lately = _Lately()
-        self._slowest = 0.0
+        self._lately, self._slowest = _Lately(), 0.0
         self._slow: tuple[SlowStep, float] | None = None
         """With the second of ``time.perf_counter`` at which it began."""
         self._is_new, self._trouble = False, ""
@@ -806,6 +806,9 @@ class TrainingSteps:
                     self._enders.add(one.subject)
                 case LoaderSettings():
                     self._loaders.append(one.settings)
+                    batch = one.settings.batch
+                    if one.fetch is not None and batch and len(self._batch_of) < MOST_LOADERS:
+                        self._batch_of[one.fetch.fetcher.loader] = batch
 
     def skip(self) -> None:
         """Forget what was told since the last end of a step that was added up."""
@@ -1136,6 +1139,7 @@ class TrainingSteps:
             "traced": sum(one.as_traced for one in told.forwards),
             "recompute": times.recompute,
             **self._given(told.forwards),
+            **self._fetched(spans),
         }
         figures.update(division.seconds.items())
         figures |= _region_figures(division, regions, told.forwards, end.thread)
@@ -1378,7 +1382,25 @@ class TrainingSteps:
             return traced if isinstance(traced, Unknown) else _NO_ITEMS[what]
         if self._set.steps < LEAST_STEPS and mean("traced") < mean("forwards"):
             return _TOO_FEW_INPUTS
-        return mean(what)
+        return mean(what) * self._share_fetched()
+
+    def _fetched(self, spans: Iterable[Span]) -> dict[FigureName, float]:
+        """Return the items of the batches that loaders gave in a step, where all are known."""
+        fetches = [one.fetch for one in spans if one.fetch is not None and not one.fetch.is_over]
+        batches = [self._batch_of.get(one.fetcher.loader, 0) for one in fetches]
+        return {"fetched": sum(batches)} if batches and all(batches) else {"fetched unknown": 1.0}
+
+    def _share_fetched(self) -> float:
+        """Return the share of the items of all forwards that are not of a batch given before.
+
+        A discriminator has the batch and what is made of it, a network with two views has it twice.
+        One forward has each of its items once, whatever the loader calls an item.
+        """
+        mean = self._set.mean
+        items, forwards, fetched = mean("items"), mean("forwards"), mean("fetched")
+        if not items or forwards <= 1.0 or mean("fetched unknown") or fetched >= items:
+            return 1.0
+        return max(fetched / items, 1.0 / forwards)
 
     def _items_error(self, what: Literal["items", "tokens"]) -> float:
         """Return half a 95 % interval of items or tokens of a step, as a share of them."""

@@ -191,7 +191,8 @@ class Step(Part, frozen=True, kw_only=True):
     longer_share: Share = field(name="last_longer_share")
     """Of the time of the last steps, that those took."""
     items_per_s: Known[Size]
-    """Size of the batch axis of the model's inputs, all forwards together."""
+    """Size of the batch axis of the model's inputs, all forwards together; a batch of a DataLoader
+    that is run several times counts once."""
     tokens_per_s: Known[Size]
     """Token ids that the model is given."""
     items_error: Number

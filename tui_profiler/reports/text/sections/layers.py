@@ -2,6 +2,7 @@
 
 from tui_profiler.figures import units
 from tui_profiler.queries.cost import bound
+from tui_profiler.queries.cost.bound_classes import LETTERS
 from tui_profiler.queries.cost.totals import slowest_modules, top_modules
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
 from tui_profiler.queries.time.standard_error import DOUBT, NOT_RANKED, why_doubtful
@@ -91,7 +92,7 @@ def _letter(session: Session, at: int, *, is_timed: bool) -> str:
     found = bound.bound(session, at)
     if found is None:
         return units.ZERO
-    return ON_PAPER * (is_timed and not found.measured) + bound.LETTERS[found.kind]
+    return ON_PAPER * (is_timed and not found.measured) + LETTERS[found.kind]
 
 
 def _times(session: Session, at: int, times: units.TimeColumn) -> tuple[str, str]:

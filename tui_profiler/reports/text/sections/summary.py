@@ -5,6 +5,7 @@ from tui_profiler.findings.evidence.memory import has_items
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import NO_FORWARD
 from tui_profiler.queries.cost import bound, totals
+from tui_profiler.queries.cost.bound_classes import CLASSES, KINDS
 from tui_profiler.queries.cost.breakdown import architecture_of
 from tui_profiler.queries.cost.ceilings import MEMORY
 from tui_profiler.queries.panel import out_of_memory
@@ -13,20 +14,9 @@ from tui_profiler.queries.time.node_seconds import part_of, root_seconds
 from tui_profiler.reports.document import Part, Section
 from tui_profiler.reports.text.sections import figure_text, training
 from tui_profiler.session import Session, Tree
+from tui_profiler.session.columns import CONTENDED_FROM
 
-_WANTS: dict[bound.BoundKind, str] = {
-    "compute": "the largest floor is compute: faster arithmetic helps most",
-    "memory": "{level} helps most",
-    "overhead": "a larger batch or torch.compile helps most",
-    "unexplained": "cause unknown",
-    "waiting": "fewer other programs or fewer threads help most",
-}
 _WANTS_WITHOUT_BATCH = "torch.compile helps most"
-_WANTS_ON_PAPER: dict[bound.BoundKind, str] = {
-    **_WANTS,
-    "compute": "fewer FLOPs or faster arithmetic",
-    "memory": "fewer bytes or faster memory",
-}
 
 
 def summary(session: Session, tree: Tree) -> Section:
@@ -59,15 +49,22 @@ def wants(session: Session) -> str:
     if found is None:
         return ""
     if found.measured:
-        part = share(found.mix[bound.KINDS.index(found.kind)])
+        part = share(found.mix[KINDS.index(found.kind)])
         level = bound.memory_level(session)
         faster = "faster memory" if level == MEMORY else f"a faster {level} cache"
-        asks = _WANTS[found.kind].format(level=faster)
+        asks = CLASSES[found.kind].wants.format(level=faster)
         if found.kind == "overhead" and not has_items(session):
             asks = _WANTS_WITHOUT_BATCH
-        return f"{bound.phrase(found.kind)} overall, {part} of the time: {asks}"
-    asks = _WANTS_ON_PAPER[found.kind]
+        return f"{bound.phrase(found.kind)} overall, {part} of the time: {asks}{_contention(found)}"
+    asks = CLASSES[found.kind].wants_on_paper
     return f"{bound.phrase(found.kind)} on paper, {found.reason.partition(':')[0]}: {asks}"
+
+
+def _contention(found: bound.Bound) -> str:
+    """Say how much of a forward waits for a core, where that is a state of the host to mend."""
+    if found.waiting < CONTENDED_FROM:
+        return ""
+    return f"; host contended: forwards wait for a core {share(found.waiting)} of the time"
 
 
 def modules_on_paper(session: Session) -> str:
