@@ -291,14 +291,15 @@ class BackwardOperators(OnWire, frozen=True):
     numbered: float
     """Mean seconds of nodes that have a number: all but ``AccumulateGrad``."""
     outside: float
-    """Of them, those that no call of the model made: the loss, other models."""
+    """Of them, those that no call of a model made: the loss, for example."""
     operators: CalledOperators
-    """By node of the module and name; of node ``OUTSIDE`` what is not the model's."""
+    """By node of the module and name; of node ``OUTSIDE`` what no model made, of node
+    ``OTHER_MODELS`` what other models did."""
     recomputed: CalledOperators
     """Likewise, what checkpointing ran again inside of the backward."""
 
 
-OUTSIDE = 0xFFFFFFFF
+OUTSIDE, OTHER_MODELS = 0xFFFFFFFF, 0xFFFFFFFE
 """Instead of a node."""
 
 

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from torch.autograd import profiler
 
 from tui_profiler.messages import MemoryWindow, Message, Node
+from tui_profiler.probe.measure.clock.call_recorder import OtherCall
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.forward import Forward
 from tui_profiler.probe.measure.operators.backward_operators import BackwardOperatorClock
@@ -144,9 +145,11 @@ class ProgramWindows:
             self._patience -= bool(forwards)
             return forwards
         self._open = None
+        others: list[OtherCall] = []
         if self._recorder is not None:
+            others = self._recorder.other_calls()
             self._recorder.window, self._recorder = None, None
-        self._take(window, [one for one in forwards if window.holds(one)])
+        self._take(window, [one for one in forwards if window.holds(one)], others)
         return [one for one in forwards if not window.holds(one)]
 
     @property
@@ -188,7 +191,12 @@ class ProgramWindows:
         told += [self._operators.window_times(at)]
         return [*told, self._backward.message(at)] if self._backward.windows else told
 
-    def _take(self, window: _OneForward | WindowOnStep, inside: list[Forward]) -> None:
+    def _take(
+        self,
+        window: _OneForward | WindowOnStep,
+        inside: list[Forward],
+        others: Sequence[OtherCall],
+    ) -> None:
         self._next = time.monotonic() + LEAST_SECONDS
         if window.trouble:
             self._tries += 1
@@ -196,7 +204,7 @@ class ProgramWindows:
             return
         began = time.perf_counter()
         if isinstance(window, WindowOnStep):
-            events = self._take_step(window, inside)
+            events = self._take_step(window, inside, others)
             self._plan(window.window.seconds + time.perf_counter() - began, events)
             return
         seen = window.window.read()
@@ -213,13 +221,16 @@ class ProgramWindows:
             self._seconds, self._has_times = inside[0].seconds, True
         self._plan(window.window.seconds + time.perf_counter() - began, len(seen))
 
-    def _take_step(self, window: WindowOnStep, inside: list[Forward]) -> int:
+    def _take_step(
+        self, window: WindowOnStep, inside: list[Forward], others: Sequence[OtherCall]
+    ) -> int:
         """Take in a window on a step; returns how many events it had."""
         seen = window.window.read_graph()
         if not window.passes:
             return len(seen)  # The step was broken off.
         self._is_new = True
-        self._backward.add(inside, window.passes, seen, window.seconds)
+        called = [one for one in others if window.holds(one)]
+        self._backward.add(inside, window.passes, seen, window.seconds, called)
         first = next((one for one in inside if one.as_traced), None)
         if first is not None and window.began <= first.began:
             self._operators.add(first, operators_during(seen, first.began, first.seconds))
@@ -322,8 +333,8 @@ class WindowOnStep:
         """What it lasted."""
         return self._end - self._begin
 
-    def holds(self, forward: Forward) -> bool:
-        """Tell whether a recorded forward is of the step that ran in the window."""
+    def holds(self, forward: Forward | OtherCall) -> bool:
+        """Return whether a call of a model is of the step that ran in the window."""
         return self._awaited_since <= forward.began <= self._end
 
     def await_forward(self) -> None:

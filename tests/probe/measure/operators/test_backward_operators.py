@@ -17,7 +17,7 @@ from benchmarks.training.models import MODELS
 from benchmarks.training.recorded_steps import RecordedSteps
 from tests.probe.measure.clock.module_nodes import module_nodes
 from tui_profiler.messages import BackwardOperators
-from tui_profiler.messages.training import OUTSIDE
+from tui_profiler.messages.training import OTHER_MODELS, OUTSIDE
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.tree_index import NOWHERE
 from tui_profiler.probe.measure.operators.backward_operators import (
@@ -29,6 +29,7 @@ from tui_profiler.probe.measure.operators.backward_operators import (
 )
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.kineto import GraphOperator
+from tui_profiler.probe.torch_compat.modules import has_parameters
 from tui_profiler.probe.trace.trace import trace
 from tui_profiler.probe.watch import windows
 from tui_profiler.probe.watch.program_times import ProgramTimes
@@ -322,6 +323,34 @@ def test_a_program_that_trains_has_windows_on_its_steps(monkeypatch: pytest.Monk
     assert [row.own for row in rows] == sorted((row.own for row in rows), reverse=True)
     assert "SumBackward0" in [row.name for row in outside_operators(session)]
     assert not torch._C._autograd._profiler_enabled()
+
+
+def test_the_backward_of_other_models_is_not_outside_of_modules(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A generator before the watched model: its ``tanh`` is its own, the loss's ``sum`` is not."""
+    monkeypatch.setenv(windows.SILENT, "99")
+    windows.warm_up()
+    generator, model, x = nn.Sequential(nn.Linear(4, 4), nn.Tanh()), net(), torch.randn(2, 4)
+    optimizer = torch.optim.SGD([*model.parameters(), *generator.parameters()], lr=1e-3)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(generator(x)).sum().backward()
+        optimizer.step()
+
+    clock = ModuleClock(model, strangers=has_parameters)
+    times = ProgramTimes(model, module_nodes(model), 0.02, clock)
+    try:
+        session = apply(Session(), told_of(times, step))
+    finally:
+        times.close()
+    assert session.backward is not None
+    outside = {row.name for row in outside_operators(session)}
+    others = {one.name for one in session.backward.of(OTHER_MODELS)}
+    assert "SumBackward0" in outside
+    assert "TanhBackward0" not in outside
+    assert {"TanhBackward0", "AddmmBackward0"} <= others
 
 
 def test_columns_that_do_not_agree_are_not_taken() -> None:

@@ -383,6 +383,10 @@ class Watching:
         self._modules_before = []  # Or the model would be kept alive until its next forward.
         return [one.forward() for one in taken]
 
+    def others(self) -> list[OtherCall]:
+        """Return calls of other models that wait to be taken, and leave them there."""
+        return [*self._others.copy()]
+
     def take_others(self) -> list[OtherCall]:
         """Return calls of other models in recorded steps."""
         return [self._others.popleft() for _ in range(len(self._others))]

@@ -209,6 +209,10 @@ class ModuleClock:
         """
         return ([], "") if (watching := self._watching) is None else watching.marks.take()
 
+    def others(self) -> list[OtherCall]:
+        """Return calls of other models that wait to be taken, and leave them there."""
+        return [] if (watching := self._watching) is None else watching.others()
+
     def take_others(self) -> list[OtherCall]:
         """Return calls of other models in recorded steps."""
         return [] if (watching := self._watching) is None else watching.take_others()

@@ -9,7 +9,7 @@ module is laid onto the tree without a hook, and exactly.
 2. ``AccumulateGrad`` has no number: it runs at once after the node whose gradient it takes, and
    belongs to the same module, which is its parameter's.
 3. What checkpointing runs again inside of a node belongs to the call that is run again, apart.
-4. What is outside of the model (the loss, other models) is told as such.
+4. What no model made (the loss), and what other models did, is told as such.
 """
 
 from bisect import bisect_right
@@ -23,7 +23,8 @@ from torch import nn
 
 from tui_profiler.messages import BackwardOperators, CalledOperators, Node
 from tui_profiler.messages.live import OPERATOR_WINDOWS
-from tui_profiler.messages.training import OUTSIDE
+from tui_profiler.messages.training import OTHER_MODELS, OUTSIDE
+from tui_profiler.probe.measure.clock.call_recorder import OtherCall
 from tui_profiler.probe.measure.clock.forward import Forward
 from tui_profiler.probe.measure.clock.forward_pattern import event_nodes
 from tui_profiler.probe.measure.clock.tree_index import NOWHERE, TreeIndex
@@ -46,7 +47,7 @@ class Place(NamedTuple):
     """What an operator's seconds are told by."""
 
     node: int
-    """``OUTSIDE`` where it is none of the model's."""
+    """``OUTSIDE`` where no model made it, ``OTHER_MODELS`` where another one did."""
     name: str
     is_again: bool
     """Whether checkpointing ran it again."""
@@ -98,7 +99,12 @@ class Owners(NamedTuple):
 
 
 def owners_of(
-    forwards: Sequence[Forward], passes: Sequence[Pass], index: TreeIndex, *, is_one_thread: bool
+    forwards: Sequence[Forward],
+    passes: Sequence[Pass],
+    index: TreeIndex,
+    others: Sequence[OtherCall] = (),
+    *,
+    is_one_thread: bool,
 ) -> Owners:
     """Return the calls of a step's forwards and of what was run again in its backward.
 
@@ -106,6 +112,7 @@ def owners_of(
         forwards: of the model.
         passes: backward passes.
         index: of the model's tree.
+        others: calls of other models.
         is_one_thread: whether the engine runs on the thread of the forwards, as on a CPU.
     """
     made: list[tuple[float, float, int]] = []
@@ -115,6 +122,10 @@ def owners_of(
         if forward.numbers is not None:
             nodes = event_nodes(forward.modules, forward.call_times()[0], index)
             made += zip(forward.numbers[::2], forward.numbers[1::2], nodes, strict=True)
+    threads = {forward.thread for forward in forwards}
+    for other in others:
+        if other.thread in threads and len(other.numbers) > 1:
+            made.append((min(other.numbers), max(other.numbers), OTHER_MODELS))
     for one in passes:
         for (began, ended, nodes), recomputed in calls_again(one, index):
             again += zip(began.tolist(), ended.tolist(), nodes, strict=True)
@@ -260,6 +271,7 @@ class BackwardOperatorClock:
         passes: Sequence[Pass],
         seen: Sequence[GraphOperator],
         step_seconds: float,
+        others: Sequence[OtherCall] = (),
     ) -> None:
         """Take in one window.
 
@@ -268,11 +280,12 @@ class BackwardOperatorClock:
             passes: backward passes in it.
             seen: all that ran in it, in the order in which they began.
             step_seconds: what it lasted.
+            others: calls of other models in it.
         """
         # The window was opened on the thread of the forwards, before the first of them.
         thread = seen[0].thread if seen else 0
         is_one_thread = all(one.thread == thread for one in seen)
-        owners = owners_of(forwards, passes, self._index, is_one_thread=is_one_thread)
+        owners = owners_of(forwards, passes, self._index, others, is_one_thread=is_one_thread)
         self._joined.append(join_backward(seen, owners, thread))
         self.windows += 1
         self._step_seconds = step_seconds

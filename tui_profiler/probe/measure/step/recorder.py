@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from torch.optim import optimizer
 
 from tui_profiler.probe.measure.clock.backward import ENGINE, brief_pass_seconds
-from tui_profiler.probe.measure.clock.call_recorder import OwnTime
+from tui_profiler.probe.measure.clock.call_recorder import OtherCall, OwnTime
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.device_clock import DeviceMark, DeviceSpan
 from tui_profiler.probe.measure.clock.graph_marks import Recomputed
@@ -190,6 +190,10 @@ class StepRecorder:
     def is_recorded(self) -> bool:
         """Whether the present step is recorded whole."""
         return self._is_recorded
+
+    def other_calls(self) -> list[OtherCall]:
+        """Return calls of other models that were not added up so far."""
+        return self._clock.others()
 
     def start(self) -> None:
         """Begin to listen."""
