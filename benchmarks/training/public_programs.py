@@ -328,11 +328,12 @@ def compare_step(report: dict[str, Any], times: Times, traced: Times, *, is_cut:
         parts = sum(part["mean_s"] for part in shown["parts"].values() if part is not None)
         figures.compare("sum of parts, ms", parts * 1e3, whole * 1e3, 1e-3 * whole * 1e3)
         figures.add("mean of recorded, ms", f"{whole * 1e3:.4g}", f"of {recorded}")
-    between = sum(step.between for step in steps) / (steps[-1].ended - steps[0].began)
+    counted = steps[-shown["count"] :]
+    between = sum(step.between for step in counted) / (counted[-1].ended - counted[0].began)
     shares = [kind["share"] for kind in shown["between"]]
     figures.compare("between steps", sum(shares), between, TOLERANCE, "{:.1%}")
     if slowest := shown["slowest"]:
-        longest = max(step.seconds for step in steps) * 1e3
+        longest = max(step.seconds for step in counted) * 1e3
         figures.compare("slowest, ms", slowest["seconds"] * 1e3, longest, TOLERANCE * longest)
     shares = line_shares(traced, true_steps(traced))
     for line in (shown["other"] or [])[:3]:
@@ -460,7 +461,8 @@ class Runner:
             times = read_times(Path(f"{begin}-run-"), watched.attached)
             tables = [compare_models(shown, times)]
             if true_steps(times) or shown["step"]:
-                tables.insert(0, compare_step(shown, times, read_times(Path(f"{begin}-traced-"))))
+                lines = read_times(Path(f"{begin}-traced-"))
+                tables.insert(0, compare_step(shown, times, lines, is_cut=program.steps > 0))
             for figures in tables:
                 print("\n".join(figures.lines))
                 wrong += figures.wrong
