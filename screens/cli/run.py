@@ -37,6 +37,7 @@ from ..options import verbs as options
 from ..options.model import BUDGET_HELP, SHARE, file_option
 from ..settings.appearance import AppearanceOptions, look_options
 from ..terminal.standard_output import (
+    begin_line,
     columns,
     put,
     put_into,
@@ -265,6 +266,7 @@ async def _followed(source: Source, script: Script, asked: RunOptions) -> Sessio
 
 def _report(session: Session, asked: RunOptions) -> None:
     if session.tree is None:
+        begin_line()
         say(asked.name, f"no figures: {_why_none(session, is_chosen=bool(asked.model))}")
         return
     if asked.layout == "json":
@@ -274,6 +276,7 @@ def _report(session: Session, asked: RunOptions) -> None:
     if asked.output:
         put_into(asked.output, text.encode())
     else:
+        begin_line()
         sys.stderr.write(text)
 
 

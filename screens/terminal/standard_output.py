@@ -188,6 +188,17 @@ def say(name: str, *lines: str) -> None:
         click.echo(f"{safe(name)}: {line}", err=True)
 
 
+def begin_line() -> None:
+    """Begin a line on stderr, if it is a terminal whose last line another program may have begun.
+
+    A row of blanks wraps into the next line unless the cursor is at the beginning of one, where the
+    carriage return leads back to it.
+    """
+    if sys.stderr.isatty():
+        blanks = " " * shutil.get_terminal_size().columns
+        click.echo(f"{blanks}\r", nl=False, err=True)
+
+
 def is_terminal() -> bool:
     """Tell whether someone can see what is drawn, and answer."""
     streams = (sys.stdin, sys.stdout, sys.stderr)

@@ -370,6 +370,20 @@ def test_the_recording_of_a_script_that_a_signal_ends_is_whole(tmp_path: Path) -
     assert "cut off" not in read.stderr
 
 
+@pytest.mark.parametrize(("printed", "rows"), [("bar 100 %", 2), ("bar 100 %\\n", 2), ("", 1)])
+def test_without_the_explorer_the_report_begins_a_line(
+    start: Start, printed: str, rows: int
+) -> None:
+    code = f'import sys; sys.stdout.write("{printed}")'
+    terminal = start("run", "--format", "table", "-c", code)
+    assert terminal.wait_for_exit() == 0
+    shown = terminal.text().rstrip().splitlines()
+    assert [row.rstrip() for row in shown] == [
+        *["bar 100 %"][: rows - 1],
+        "-c: no figures: it called no model",
+    ]
+
+
 def test_code_that_raises_has_failed_as_python_shows_it() -> None:
     alone, watched = plain("-c", "1 / 0"), run("--format", "json", "-c", "1 / 0")
 
