@@ -31,6 +31,8 @@ TIMES = os.environ.get("PROGRAM_TIMES", "")
 LINES = os.environ.get("PROGRAM_LINES", "")
 STEPS = int(os.environ.get("PROGRAM_STEPS", "0"))
 MOST = 3_000_000
+RAISED = "raised"
+"""Name of a part that raised, as a data loader at the end of an epoch."""
 intervals: list = []
 stays: list = []
 """``(ended, seconds, line)`` of traced lines outside of parts; ``line`` is an index."""
@@ -99,6 +101,9 @@ def part(kind, run, name="", rows=0, mode=0):
     began = enter()
     try:
         return run()
+    except BaseException:
+        name = RAISED
+        raise
     finally:
         ended = leave()
         if len(intervals) < MOST:
