@@ -117,6 +117,20 @@ def _states(look: Look, now: State, since: str = "") -> tuple[Line, ...]:
     tick = look.session.tick
     if now.kind == "live" and not now.detail and tick is not None:
         rate, time = _rate(look.session), duration(tick.latency_p50)
+        if look.session.host is not None and look.session.host.is_contended:
+            contended: Line = (("   host contended", "ink"),)
+            return (
+                (
+                    *head,
+                    ("   " + rate, "ink"),
+                    ("   " + time, "ink"),
+                    (" p50", "muted"),
+                    *contended,
+                ),
+                (*head, ("   " + rate, "ink"), ("  " + time, "ink"), *contended),
+                (*head, *contended),
+                head,
+            )
         return (
             (*head, ("   " + rate, "ink"), ("   " + time, "ink"), (" p50", "muted")),
             (*head, ("   " + rate, "ink"), ("  " + time, "ink")),

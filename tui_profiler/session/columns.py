@@ -233,6 +233,19 @@ class Timings:
             )
 
     @property
+    def is_contended(self) -> bool:
+        """Whether the host is contended: other programs have the cores for much of a forward."""
+        return self.waiting >= CONTENDED_FROM
+
+    def own_ranked(self, node: int) -> float | None:
+        """Return own seconds of a forward by which nodes are ranked, None where it has no times.
+
+        On a contended host they are those without waiting for a core.
+        """
+        own = self.own_on_core if self.is_contended else self.own
+        return _at(own, self._position.get(node))
+
+    @property
     def waits_by_node(self) -> bool:
         """Whether what nodes waited for a core was read of each; else it is shared out evenly."""
         return any(not math.isnan(each) for each in self._own_unwaited)

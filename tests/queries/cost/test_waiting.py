@@ -13,6 +13,7 @@ from tui_profiler.queries.cost.bound import bound, kinds_of, node_mix
 from tui_profiler.queries.cost.bound_classes import KINDS
 from tui_profiler.queries.cost.breakdown import bound_shares
 from tui_profiler.queries.cost.roofline import parts, reached
+from tui_profiler.queries.cost.totals import hottest, top_modules
 from tui_profiler.queries.time.time_parts import time_parts
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.reports.text.sections.summary import wants
@@ -98,6 +99,16 @@ def test_each_node_waits_by_what_it_took_longer_than_without_waiting() -> None:
     assert waits[FC] * 30e-6 == pytest.approx(20e-6 * 21.25 / 20.5, rel=1e-5)
     assert waits[ACT] * 12.5e-6 == pytest.approx(0.5e-6 * 21.25 / 20.5, rel=1e-5)
     assert waits[ROOT] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("share", "hottest_node"), [(0.2, FC), (0.5, ACT)])
+def test_on_a_contended_host_the_hottest_is_by_time_without_waiting(
+    share: float, hottest_node: int
+) -> None:
+    # FC takes 30 us, of which 20 are waiting where the thread waits for half of a forward.
+    session = read_by_node(waited(share * SECONDS), OWN_UNWAITED)
+    assert hottest(session) == hottest_node
+    assert top_modules(session, "seconds", 1) == (hottest_node,)
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,9 @@ from tui_profiler.messages import (
     Overhead,
     Printed,
     StageStarted,
+    ThreadTime,
 )
-from tui_profiler.session import EMPTY, Session
+from tui_profiler.session import EMPTY, Session, apply
 
 SPEC = LoadSpec("resnet50")
 
@@ -49,6 +50,24 @@ def test_a_live_model_at_80_columns():
     assert header(live(), 7.0, 80) == (
         " resnet50  25.6M  4.09 GMAC  1×3×224×224 f32     ● live   27.4 items/s  36.5 ms "
     )
+
+
+@pytest.mark.parametrize(
+    ("share", "cells", "end"),
+    [
+        (0.24, 120, " ● live   27.4 items/s   36.5 ms p50 "),
+        (0.26, 120, " ● live   27.4 items/s   36.5 ms p50   host contended "),
+        (0.26, 80, " ● live   27.4 items/s  36.5 ms   host contended "),
+    ],
+)
+def test_a_host_on_which_forwards_wait_for_a_core_is_contended(
+    share: float, cells: int, end: str
+) -> None:
+    session = live()
+    assert session.tick is not None
+    used = ThreadTime(1.0, 1.0 - share, share, 0.0, 0.0, 1.0, 1.0)
+    waited = apply(session, replace(session.tick, thread=used))
+    assert header(waited, 7.0, cells).endswith(end)
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,8 @@ def _parts(peak: PeakMemory) -> tuple[Figure, ...]:
 def top_modules(session: Session, column: Column, count: int, start: int = 0) -> tuple[int, ...]:
     """Return the modules with the most self time or own cost, most first.
 
-    A module counts without the modules inside it, so that a block does not hide its layers; its
+    On a contended host seconds are without waiting for a core. A module counts without the modules
+    inside it, so that a block does not hide its layers; its
     parameters are those that it owns. Modules at 0 are left out.
 
     Args:
@@ -243,7 +244,7 @@ def _figure(session: Session, tree: Tree, index: int, column: Column) -> float:
             return cost.parameters
         case "seconds":
             timings = session.timings
-            return (timings.own_per_forward(index) if timings is not None else None) or 0.0
+            return (timings.own_ranked(index) if timings is not None else None) or 0.0
         case "macs":
             return cost.macs
         case "flops":
