@@ -133,7 +133,8 @@ class Waited(NamedTuple):
 def waited(session: Session, clock: Clock) -> Waited | Unknown | None:
     """Return how much of its wall time a thread waited for a core; None where nothing was timed.
 
-    Times on a GPU do not contain what a thread waits.
+    Of forwards all count, those far longer too, which are in no mean: what waits in them is the
+    time that the user waits. Times on a GPU do not contain what a thread waits.
     """
     if clock == "step":
         step = session.training.step if session.training is not None else None
@@ -141,7 +142,22 @@ def waited(session: Session, clock: Clock) -> Waited | Unknown | None:
     timings = session.timings
     if timings is None:
         return None
-    return Waited(0.0, "") if timings.device is not None else _waited(timings.tick.thread)
+    if timings.device is not None:
+        return Waited(0.0, "")
+    return _waited(timings.tick.thread_of_all or timings.tick.thread)
+
+
+def contention(session: Session, clocks: Iterable[Clock]) -> str:
+    """Return how long threads waited for a core, the first of these that did so for long.
+
+    Empty where none did, and where that is not known.
+    """
+    found = (
+        why_contended(session, clock)
+        for clock in clocks
+        if clock and isinstance(waited(session, clock), Waited)
+    )
+    return next(filter(None, found), "")
 
 
 def _waited(thread: ThreadTime | None) -> Waited | Unknown:

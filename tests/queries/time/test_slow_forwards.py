@@ -81,33 +81,46 @@ def test_a_slow_forward_is_not_compared_with_the_mean_of_other_forwards() -> Non
     assert found["latency"]["slowest"] is None
 
 
-@pytest.mark.parametrize(
-    ("used", "expected"),
-    [
-        # 0.1 s longer; of it waiting 0.09.
-        (ThreadTime(0.14, 0.04, 0.092, 2.0, 0.0, 0.0, 9.0, 0.001, 0.0), ["waiting", "on a core"]),
-        (ThreadTime(0.14, 0.03, 0.002, 2.0, 0.0, 5.0, 1.0, 0.001, 0.0), ["blocked"]),
-        (ThreadTime(0.14, 0.03, 0.002, 2.0, 40.0, 5.0, 1.0, 0.001, 0.0), ["disk"]),
-        (ThreadTime(0.14, 0.13, 0.002, 2.0, 0.0, 0.0, 1.0, 0.096, 0.0), ["collector"]),
-        (ThreadTime(0.14, 0.13, 0.002, 2.0, 0.0, 0.0, 1.0, 0.001, 2.0), ["compile"]),
-        (ThreadTime(0.14, 0.13, 0.002, 2e4, 0.0, 0.0, 1.0, 0.001, 0.0), ["page faults"]),
-        # It gave its core away to nothing: no sleep, no lock.
-        (ThreadTime(0.14, 0.03, 0.002, 2.0, 0.0, 0.0, 0.0, 0.001, 0.0), ["off a core"]),
-        (ThreadTime(0.14, 0.03, 0.002, 2.0, 0.0, Unknown("no"), 0.0, 0.001, 0.0), ["off a core"]),
-        # It may have waited for a core, or for a lock.
-        (ThreadTime(0.14, 0.03, Unknown("no"), 2.0, 0.0, 5.0, 1.0, 0.001, 0.0), ["off a core"]),
-        (ThreadTime(0.14, Unknown("no"), 0.092, 2.0, 0.0, 5.0, 1.0, 0.001, 0.0), []),
-        # 150 page faults do not take 0.1 s.
-        (ThreadTime(0.14, 0.13, 0.002, 150.0, 0.0, 0.0, 1.0, 0.001, 0.0), ["on a core"]),
-        (ThreadTime(0.14, 0.13, Unknown("no"), 2.0, 0.0, 0.0, 1.0, 0.001, 0.0), ["on a core"]),
-        (None, []),
-    ],
-)
+CAUSES: list[tuple[ThreadTime | None, list[str]]] = [
+    # 0.1 s longer; of it waiting 0.09.
+    (ThreadTime(0.14, 0.04, 0.092, 2.0, 0.0, 0.0, 9.0, 0.001, 0.0), ["waiting", "on a core"]),
+    (ThreadTime(0.14, 0.03, 0.002, 2.0, 0.0, 5.0, 1.0, 0.001, 0.0), ["blocked"]),
+    (ThreadTime(0.14, 0.03, 0.002, 2.0, 40.0, 5.0, 1.0, 0.001, 0.0), ["disk"]),
+    (ThreadTime(0.14, 0.13, 0.002, 2.0, 0.0, 0.0, 1.0, 0.096, 0.0), ["collector"]),
+    (ThreadTime(0.14, 0.13, 0.002, 2.0, 0.0, 0.0, 1.0, 0.001, 2.0), ["compile"]),
+    (ThreadTime(0.14, 0.13, 0.002, 2e4, 0.0, 0.0, 1.0, 0.001, 0.0), ["page faults"]),
+    # It gave its core away to nothing: no sleep, no lock.
+    (ThreadTime(0.14, 0.03, 0.002, 2.0, 0.0, 0.0, 0.0, 0.001, 0.0), ["off a core"]),
+    (ThreadTime(0.14, 0.03, 0.002, 2.0, 0.0, Unknown("no"), 0.0, 0.001, 0.0), ["off a core"]),
+    # It may have waited for a core, or for a lock.
+    (ThreadTime(0.14, 0.03, Unknown("no"), 2.0, 0.0, 5.0, 1.0, 0.001, 0.0), ["off a core"]),
+    (ThreadTime(0.14, Unknown("no"), 0.092, 2.0, 0.0, 5.0, 1.0, 0.001, 0.0), []),
+    # 150 page faults do not take 0.1 s.
+    (ThreadTime(0.14, 0.13, 0.002, 150.0, 0.0, 0.0, 1.0, 0.001, 0.0), ["on a core"]),
+    (ThreadTime(0.14, 0.13, Unknown("no"), 2.0, 0.0, 0.0, 1.0, 0.001, 0.0), ["on a core"]),
+    (None, []),
+]
+
+
+@pytest.mark.parametrize(("used", "expected"), CAUSES)
 def test_the_cause_is_what_there_was_more_of(used: ThreadTime | None, expected: list[str]) -> None:
     session, one = with_usual(), slow(used)
     assert [cause.name for cause in causes(session, one)] == expected
     if not expected:
         assert slow_words(session, one).endswith("cause unknown")
+
+
+@pytest.mark.parametrize("of", ["used", "usual"])
+@pytest.mark.parametrize("field", [*ThreadTime.__struct_fields__[1:]])
+@pytest.mark.parametrize(("used", "expected"), [case for case in CAUSES if case[0] is not None])
+def test_without_a_figure_no_other_cause_is_named(
+    used: ThreadTime, expected: list[str], field: str, of: str
+) -> None:
+    """It may be that the thread was off a core, or longer on one, of unknown cause."""
+    unknown = {field: Unknown("made unknown by the test")}
+    usual = replace(USUAL, **unknown) if of == "usual" else USUAL
+    found = causes(with_usual(usual), slow(replace(used, **unknown) if of == "used" else used))
+    assert {cause.name for cause in found} <= {*expected, "off a core", "on a core"}
 
 
 WAITED = ThreadTime(0.14, 0.03, 0.102, 2.0, 0.0, 0.0, 9.0, 0.001, 0.0)

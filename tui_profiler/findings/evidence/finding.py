@@ -24,7 +24,14 @@ from tui_profiler.findings.evidence.uncontended_step import least_parts
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Figure, Unknown, known
 from tui_profiler.messages.trials import TrialKind
-from tui_profiler.queries.rules import Quantity, Rule, granted, why_contended, why_withheld
+from tui_profiler.queries.rules import (
+    Quantity,
+    Rule,
+    contention,
+    granted,
+    why_contended,
+    why_withheld,
+)
 from tui_profiler.queries.time.modes import ModeName, mode
 from tui_profiler.session import Session
 
@@ -222,8 +229,7 @@ class Check(Struct, frozen=True):
         clocks = {one.clock for one in rule.reads}
         if "forward" in clocks and (why := why_contended(session, "forward")):
             return Withheld(self.kind, "contention", why)
-        of_uses = filter(None, (why_contended(session, one.clock) for one in rule.uses))
-        contended = next(of_uses, "")
+        contended = contention(session, (one.clock for one in rule.uses))
         found = self._found(session)
         if isinstance(found, Unknown):
             if contended:

@@ -204,7 +204,7 @@ def _off_core(
         by_others = f"other virtual machines took the core (steal), {_lasting(stolen)}"
         unknown = f"{_lasting(rest)} off the core without a context switch, cause unknown"
         return [*found, Cause("steal", stolen, by_others), Cause("off a core", rest, unknown)]
-    if not _is_known(used, usual, "voluntary_switches"):
+    if not all(_is_known(used, usual, one) for one in ("voluntary_switches", "major_faults")):
         return [*found, Cause("off a core", off_core, f"{_lasting(off_core)} off the core")]
     words = f"off the core {_lasting(off_core)}: sleep, lock, I/O"
     return [*found, Cause("blocked", off_core, words)]
