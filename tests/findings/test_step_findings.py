@@ -120,15 +120,15 @@ def test_nothing_is_said_of_a_few_steps_or_of_a_thread_that_waits(kind: Kind) ->
 
 
 def test_what_holds_even_if_all_of_the_waiting_were_in_it_is_not_withheld() -> None:
-    """Of 1 s the thread waits 0.3 s: 0.46 s of data are then 0.16 of 0.7 s, 0.36 s only 0.06."""
+    """Of 1 s the thread waits 0.3 s: 0.38 s of data are then 0.08 of 0.7 s, 0.36 s only 0.06."""
     waits = ThreadTime(1.0, 0.4, 0.3, 0.0, 0.0, 0.0, 0.0)
-    for data, holds in ((0.46, True), (0.36, False)):
+    for data, holds in ((0.46, True), (0.38, True), (0.36, False)):
         parts = step_parts(data=data, forward=0.1, backward=0.1, other=0.8 - data)
         one = found("loader-workers", replace(EVEN, parts=parts, loader=LOADER, thread=waits))
         assert (one is not None) == holds
         if one is not None:
             assert one.contended == "host contended: steps wait for a core 30 % of the time"
-            assert one.gain.share == pytest.approx(0.46)
+            assert one.gain.share == pytest.approx(data)
     other = ADVISED["loader-workers"]
     answer = CHECKS["loader-workers"].conclude(apply(ROOFED, replace(other, thread=waits)))
     assert isinstance(answer, Withheld)
@@ -344,7 +344,8 @@ def test_beside_those_of_a_step_gains_of_a_forward_are_its_share_of_the_step() -
     assert beside["optimizer-loop"].share == pytest.approx(0.6)
     few = findings(apply(apply(forward, TRAINS), replace(step, recorded=7)))
     unknown = {one.kind: one.gain for one in few}
-    assert unknown["compile"].share == Unknown("7 of 8 steps recorded")
+    assert isinstance(unknown["compile"].share, Unknown)
+    assert "7 of 8 steps recorded" in unknown["compile"].share.reason
     assert "of the step" not in alone["compile"].formula
     # Before a step was recorded their share of it is not known.
     early = {one.kind: one.gain for one in findings(apply(forward, TRAINS))}

@@ -24,7 +24,7 @@ from tui_profiler.queries.training.step import (
     step_parts,
     usual_mean,
 )
-from tui_profiler.queries.training.step_quantities import EVERY
+from tui_profiler.queries.training.step_quantities import DATA, EVERY
 from tui_profiler.queries.training.verdict import RULE, StepVerdict, step_verdict
 from tui_profiler.session import EMPTY
 
@@ -165,6 +165,17 @@ def test_without_a_figure_of_the_step_there_is_no_verdict(quantity: Quantity) ->
     after = step_verdict(without(before, {quantity: "made unknown"}))
     assert isinstance(after, str)
     assert quantity.name in after or after == "no training step was measured"
+
+
+def test_an_unknown_part_may_be_the_largest() -> None:
+    before = session(step(parts(data=0.4, forward=0.4, other=0.2)))
+    after = step_verdict(without(before, {DATA: "made unknown"}))
+    assert isinstance(after, str)
+    assert after.startswith("no verdict: 40 % of the step is in no known part: time in the data")
+    little = session(step(parts(data=0.1, forward=0.7, other=0.2)))
+    found = step_verdict(without(little, {DATA: "made unknown"}))
+    assert isinstance(found, StepVerdict)
+    assert found.verdict == "model-bound", "whatever the rest is"
 
 
 def test_no_figure_is_read_that_the_verdict_does_not_declare() -> None:
