@@ -125,6 +125,17 @@ def test_no_figure_is_read_that_is_not_declared(
         assert is_absent or value is None, path
 
 
+def test_compile_is_withheld_where_the_time_of_fusible_operators_is_not_known() -> None:
+    """Python alone would be a range whose upper end is too low."""
+    layers = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Tanh())
+    session = with_host(timed(on_paper(layers, torch.zeros(4, 16)), {"": 1e-3}), 4e-4, 1e-3)
+    session = timed(session, {"": 1e-3}, {"1/0": 1e-4, "2/0": 1e-4})
+    assert isinstance(CHECKS["compile"].conclude(session), Finding)
+    roofs = (quantities.COMPUTE_ROOF, quantities.MEMORY_ROOF, quantities.OPERATORS)
+    after = CHECKS["compile"].conclude(without(session, dict.fromkeys(roofs, MADE)))
+    assert isinstance(after, Withheld)
+
+
 @pytest.mark.parametrize("kind", CHECKS)
 def test_forwards_that_wait_count_also_where_they_are_in_no_mean(
     applying: dict[Kind, Session], kind: Kind

@@ -195,7 +195,10 @@ def trial_request(finding: Finding, session: Session) -> Try | TryOptimizer | No
         threads=settings[0].threads if settings else None,
     )
     (optimizer,) = session.training.step.optimizer_settings
-    return TryOptimizer(spec, usual, optimizer.name, tensors, known(finding.gain.share) or 0.0)
+    share = known(finding.gain.share)
+    if share is None:  # Of a step that is not known to gain by it nothing would follow.
+        return None
+    return TryOptimizer(spec, usual, optimizer.name, tensors, share)
 
 
 def wish(finding: Finding, tree: Tree | None, usual: Wish) -> Wish:

@@ -256,7 +256,9 @@ class FindingsScreen(SideScreen):
             self.say(f"{kind} waits for the running trial; x there stops both")
         else:
             asked = trial_request(one.finding, self.session_shown)
-            assert asked is not None
+            if asked is None:
+                self.say("no trial: what it gains of a step is not known")
+                return
             self.send(asked)
             self.say(f"running the {kind} trial; x stops it")
 

@@ -128,7 +128,8 @@ def _gain(
         unknown = around
     if isinstance(found, Unknown) and fused:
         unknown = found
-    if not isinstance(around, Unknown) and (isinstance(found, Unknown) or found.is_measured):
+    is_timed = not isinstance(found, Unknown) and found.is_measured
+    if not isinstance(around, Unknown) and (is_timed or not fused):
         gain = _of_both(session, tree, fused, found, around)
     elif isinstance(found, Unknown):
         return unknown

@@ -10,7 +10,7 @@ from tui_profiler.findings.evidence import quantities
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check, counted
 from tui_profiler.findings.evidence.memory import memory_gain, owners, trained_values
 from tui_profiler.findings.evidence.time_share import LEAST_SHARE, share_of, spent
-from tui_profiler.messages import TensorStatistics, Unknown, known
+from tui_profiler.messages import Figure, TensorStatistics, Unknown
 from tui_profiler.session import Session, Tree
 
 
@@ -100,7 +100,7 @@ def pruning(session: Session) -> Finding | None:
     by_saved = tuple(sorted(found, key=lambda one: -one.bytes * _part(one)))
     channels = sum(map(_channels, found))
     dead = sum(one.channels.dead for one in found if one.channels is not None)
-    alike = sum(int(known(one.channels.near_duplicates) or 0) for one in found if one.channels)
+    alike = _near_duplicates(found)
     values = [(one, one.moments.count) for one in every if one.pruned and one.moments is not None]
     zeros = sum(_sparsity(one) * count for one, count in values)
     prunable = share_of(zeros, sum(count for _, count in values))
@@ -125,6 +125,17 @@ def pruning(session: Session) -> Finding | None:
         ),
         why_no_trial="a pruned model needs fine-tuning before it can be used",
     )
+
+
+def _near_duplicates(found: tuple[TensorStatistics, ...]) -> Figure:
+    """Return the near-duplicate channels of tensors; unknown where those of one are."""
+    total = 0.0
+    for one in found:
+        figure = one.channels.near_duplicates if one.channels is not None else 0.0
+        if isinstance(figure, Unknown):
+            return Unknown(f"{one.name}: {figure.reason}")
+        total += figure
+    return total
 
 
 def _channels(one: TensorStatistics) -> int:
