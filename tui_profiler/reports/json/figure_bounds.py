@@ -54,7 +54,9 @@ def figure_bound(
     """
     problems = _inside(report, "file", "problem_count")
     if _IN_FILE.fullmatch(pattern) and isinstance(problems, int) and problems:
-        return FigureBound("at least", f"{problems} problems of the file: see file.problems")
+        return FigureBound(
+            "at least", f"{problems} problem{'s' * (problems != 1)} of the file: see file.problems"
+        )
     if not _ON_PAPER.fullmatch(pattern):
         return None
     layer = entries[0] if pattern.startswith("layers[].") and entries else None
