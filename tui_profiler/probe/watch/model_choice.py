@@ -11,7 +11,7 @@ import sys
 import types
 import weakref
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -41,6 +41,8 @@ MOST_MET = 64
 SETTLED_SECONDS = 2.0
 """A model that was called sooner than this ago is still the one that is run."""
 WAIT_SECONDS = 10.0
+FAR_MORE = 1.5
+"""Times the shown model's time in forwards, from which on another one that is trained is shown."""
 
 
 @dataclass(eq=False)
@@ -99,6 +101,11 @@ class ModelChoice:
         self._wait_seconds = wait_seconds
         self.chosen = ""
         """Pattern of the model that the user wants to see; empty: of whatever runs."""
+        self._preferred: weakref.ref[nn.Module] | None = None
+        """The model with the most time, until it is shown or waited for in vain."""
+        self._preferred_until = 0.0
+        self._has_preferred = False
+        """Whether one was preferred so far: the model is changed for it once."""
         self._until = 0.0
         self._not_before = 0.0
         self._rested = False
@@ -119,11 +126,48 @@ class ModelChoice:
         """Tell whether a model is one that the user wants to see; on the thread that calls it."""
         met = self._known(model)
         if not self.chosen:
-            return True
+            return (preferred := self.preferred) is None or preferred is model
         if met is None:  # Of too many.
             return fnmatchcase(class_name(model), self.chosen)
         self.note(model)
         return met.matches(self.chosen)
+
+    @property
+    def preferred(self) -> nn.Module | None:
+        """The model that is waited for because it has the most time; None where none is."""
+        if self._preferred is None or time.monotonic() >= self._preferred_until:
+            return None
+        return self._preferred()
+
+    def prefer_busiest(
+        self, root: nn.Module, seconds: Mapping[int, float], trained: Set[int]
+    ) -> bool:
+        """Wait for the trained model with the most time where that is far more than the shown one.
+
+        Once, and not where the user has chosen: of a generator and a discriminator the one that is
+        called first is shown first, whatever its share is.
+
+        Args:
+            root: what is looked at.
+            seconds: spent in calls of each model, by id.
+            trained: other models that are trained in the same steps, by id.
+
+        Returns:
+            Whether another model is waited for now.
+        """
+        if self.chosen or self._has_preferred or id(root) not in seconds:
+            return False
+        least = FAR_MORE * seconds[id(root)]
+        if max(seconds.values()) <= least:
+            return False
+        met = {one.key: model for one in self._run(root) if (model := one.ref()) is not None}
+        busier = [key for key in met if key in trained and seconds.get(key, 0.0) > least]
+        if not busier:
+            return False
+        self._has_preferred = True
+        self._preferred = weakref.ref(met[max(busier, key=lambda key: seconds[key])])
+        self._preferred_until = time.monotonic() + self._wait_seconds
+        return True
 
     def meet(self, module: nn.Module) -> bool:
         """Take note of a call that begins on this thread; tell whether it is one of a model."""
@@ -138,6 +182,11 @@ class ModelChoice:
         met = self._find(model) or self._add(model)
         if met is not None:
             met.is_run = True
+
+    def show(self, model: nn.Module) -> None:
+        """Take note of the model that is shown from now on."""
+        self._preferred = None
+        self.note(model)
 
     def _find(self, model: nn.Module) -> _CalledModel | None:
         return next((one for one in list(self._seen) if one.ref() is model), None)

@@ -245,6 +245,8 @@ class Observer:
             listener = self._heard(self._times)
             if listener is not None:
                 self._look_at(listener)
+            elif self._has_less_time(self._times):
+                self._forget_tree()
         elif not self._has_failed:
             self._find_tree()
         self._say_out_of_memory()
@@ -282,6 +284,15 @@ class Observer:
             only_evaluates=self._kind is not None and self._kind[:1] == (False,),
             has_trained=times.has_trained,
         )
+
+    def _has_less_time(self, times: ProgramTimes) -> bool:
+        """Return whether another model is trained beside this one that takes far more time."""
+        model = self._model()
+        if self._elsewhere is None or model is None or self._search.is_on:
+            return False
+        if not times.has_trained or not (trained := times.trained_beside):
+            return False
+        return self._elsewhere.prefer_busiest(model, times.model_seconds, trained)
 
     def _mode_to_hear(self, times: ProgramTimes) -> Mode | None:
         """Return the mode that the model is trained in, where its tree is of another.
@@ -460,7 +471,7 @@ class Observer:
         self._root, self._tree, self._kind = root, trace, hearing.kind
         self._entry = listener.entry if listener.entry_ran else None
         if self._elsewhere is not None:
-            self._elsewhere.note(model)
+            self._elsewhere.show(model)
         self._viewers.drop_who_is_behind()
         facts = facts_of(model, trace, self._name, self.program.command)
         took, inside = hearing.seconds, self._search.inside

@@ -121,6 +121,11 @@ class ProgramTimes:
         return self._training.steps >= LEAST_STEPS
 
     @property
+    def trained_beside(self) -> set[int]:
+        """The ``id`` of models that are trained in the same steps; as ``TrainingSteps`` has it."""
+        return self._training.trained_beside
+
+    @property
     def untraced_mode(self) -> tuple[bool, bool] | None:
         """Mode that the model is trained in; as ``TrainingSteps`` has it."""
         return self._training.untraced_mode

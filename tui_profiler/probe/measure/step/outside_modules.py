@@ -24,6 +24,8 @@ from tui_profiler.probe.measure.step.step_set import FigureName, StepSet
 MOST_LINES = 8
 MOST_MODELS = 8
 """That are told of, those with the most seconds."""
+LEAST_CALLS = 0.5
+"""Calls per step of a model that is trained in the same steps as the watched one."""
 MOST_KEPT = 256
 """Models that are told apart: a program may make a new one in each step."""
 
@@ -46,6 +48,14 @@ class OtherModels:
         if model not in self._places and len(self._places) >= MOST_KEPT:
             return None
         return self._places.setdefault(model, len(self._places))
+
+    def trained(self, steps: StepSet) -> set[int]:
+        """Return the ``id`` of those that are called in half of the steps, and have a backward."""
+        return {
+            model.id
+            for model, place in self._places.items()
+            if steps.mean(("calls", place)) >= LEAST_CALLS and steps.mean(("backward", place)) > 0.0
+        }
 
     def names(self) -> list[str]:
         """Return what each is called, by place."""

@@ -651,6 +651,12 @@ class TrainingSteps:
         return not self._lengths or now - self._before.at <= LONG_FACTOR * self._lengths.p50
 
     @property
+    def trained_beside(self) -> set[int]:
+        """The ``id`` of other models that half of the recorded steps call, with a backward."""
+        is_enough = self._set.steps >= LEAST_STEPS and self._set.mean("forwards") > 0.0
+        return self._others.trained(self._set) if is_enough else set()
+
+    @property
     def lacks_forwards(self) -> bool:
         """Whether steps go on without the model: what trains is another one, or another method."""
         return self._lately.without_own >= LEAST_WITHOUT_FORWARD
