@@ -1,10 +1,10 @@
 """Which lines of the program the thread that trains is in, by samples of its stack.
 
-1. The sampling thread reads the frames of one other thread, at most fifty times per second and no
-   more often than a part of the budget allows; less often if ``other``, which the lines divide, is
-   a small part of the step. Nothing is traced, and no frame is kept. Each sample delays the other
-   thread by about ``WAIT_SECONDS``, because it takes the GIL. Without the GIL frames cannot be
-   read, and nothing is sampled.
+1. The sampling thread reads the frames of one other thread at random moments, at most fifty times
+   per second on average and no more often than a part of the budget allows; less often if
+   ``other``, which the lines divide, is a small part of the step. Nothing is traced, and no frame
+   is kept. Each sample delays the other thread by about ``WAIT_SECONDS``, because it takes the
+   GIL. Without the GIL frames cannot be read, and nothing is sampled.
 2. A sample is due at a moment that does not depend on the program, but the stack is read only when
    the other thread gives up the GIL: at once in a sleep, a lock, I/O or an operator, later in
    Python. Python forces the holder to do so after ``sys.getswitchinterval`` (5 ms), so that the
@@ -24,6 +24,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable
 from math import inf
+from random import Random
 from types import CodeType, FrameType
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -41,6 +42,8 @@ LARGE_OTHER, LEAST_FACTOR = 0.1, 0.3
 """If ``other`` has less than the first share of a step, the sampling rate is reduced in proportion,
 at most to the second times the full rate: a slow step may be slow in ``other``. A finding needs as
 large a share (``LINE_SHARE`` in ``findings/execution/training.py``)."""
+LEAST_OF_PAUSE = 0.1
+"""Shortest pause between two samples, as a share of the mean one; the longest is as far from it."""
 MOST_SAMPLES = 10_000
 """That wait to be taken: more than three minutes of them."""
 MOST_FRAMES = 200
@@ -159,8 +162,10 @@ class LineSampler:
 
     def _run(self, stopped: threading.Event) -> None:
         cost, least, schedstat = _FIRST_COST_SECONDS, inf, OwnSchedstat()
+        chance = Random()
         while True:
-            pause = self._pause_seconds(cost)
+            # Evenly spaced samples fall into the same lines of a loop whose steps are as even.
+            pause = self._pause_seconds(cost) * chance.uniform(LEAST_OF_PAUSE, 2.0 - LEAST_OF_PAUSE)
             waited_before = _waited(schedstat)
             began = perf_counter()
             if stopped.wait(pause):
