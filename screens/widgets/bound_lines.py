@@ -4,10 +4,11 @@ from tui_profiler.figures.units import duration, quantity, rate, share, thousand
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.cost import bound
-from tui_profiler.queries.cost.bound_classes import KINDS, BoundKind
+from tui_profiler.queries.cost.bound_classes import KINDS, OF_THREAD, BoundKind
 from tui_profiler.queries.panel.provenance import no_class, no_roof
 from tui_profiler.queries.time.forward_kinds import why_times_do_not_fit
 from tui_profiler.session import Session
+from tui_profiler.session.columns import LEAST_WAITING
 
 from .lines import EMPTY, Line, line_width
 from .rows import LABEL, Look, absent, mark_of, meter, pending, row, section, words
@@ -30,10 +31,19 @@ def bound_lines(look: Look) -> tuple[Line, ...]:
         return (section("bound", "", look), *nothing)
     if not found.measured:
         return (section("bound", "on paper", look), *_on_paper(found, look))
+    is_mixed = found.is_container or found.kind in OF_THREAD
     return (
-        section("bound", "share of its time" if found.is_container else _AGAINST, look),
-        *(_mix(found, look) if found.is_container else _roofs(found, look)),
+        section("bound", "share of its time" if is_mixed else _AGAINST, look),
+        *(_mix(found, look) if is_mixed else _roofs(found, look)),
+        *_waiting(found, look),
     )
+
+
+def _waiting(found: bound.Bound, look: Look) -> tuple[Line, ...]:
+    """Return how long a node waits for a core, which is in no class; nothing where it is little."""
+    if found.waiting < LEAST_WAITING:
+        return ()
+    return words(f"waits for a core {share(found.waiting)} of its time, not in these", look)
 
 
 def verdict(found: bound.Bound | None, look: Look) -> Line:

@@ -7,6 +7,9 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from screens.widgets.bound_lines import bound_lines
+from screens.widgets.lines import text
+from screens.widgets.rows import Look
 from tests.small_model import ACT, CEILINGS, FC, ROOT, TRACED, folded, tick, with_cpu_times
 from tui_profiler.messages import Figure, ThreadTime, Tick, Unknown
 from tui_profiler.queries.cost.bound import bound, kinds_of, node_mix
@@ -21,6 +24,20 @@ from tui_profiler.session import Session, apply
 
 SECONDS = 42.5e-6
 TIMES = {ROOT: (SECONDS, 0.0), FC: (30e-6, 30e-6), ACT: (12.5e-6, 12.5e-6)}
+
+
+def layers_of(session: Session) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(json_report(session))["layers"]
+    return found
+
+
+def test_the_panel_says_how_long_a_node_waits_for_a_core() -> None:
+    def panel(share: float) -> str:
+        look = Look(waited(share * SECONDS), FC, 7.0, 60)
+        return " ".join(" ".join(map(text, bound_lines(look))).split())
+
+    assert "waits for a core 62 % of its time, not in these" in panel(0.62)
+    assert "waits" not in panel(0.04)
 
 
 def waited(waiting: Figure) -> Session:
@@ -75,6 +92,9 @@ def test_shares_of_time_by_class_are_of_the_time_without_waiting() -> None:
     assert sum(one.time_share or 0.0 for one in shares.values()) == pytest.approx(1.0)
     written = json.loads(json_report(waited(0.5 * SECONDS)))["bottlenecks"]
     assert written["waiting"]["time_share"] == pytest.approx(0.5)
+    assert layers_of(waited(0.5 * SECONDS))[FC]["waiting_share"] == pytest.approx(0.5)
+    unread = waited(Unknown("this kernel has no /proc/thread-self/schedstat"))
+    assert layers_of(unread)[FC]["waiting_share"] is None
     assert sum(written[kind]["time_share"] or 0.0 for kind in KINDS) == pytest.approx(1.0)
 
 

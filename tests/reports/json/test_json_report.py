@@ -325,7 +325,7 @@ def test_work_that_was_not_seen_is_null_with_its_reason_and_never_0() -> None:
         "overhead": 0.0,
         **dict.fromkeys(("python", "faults", "blocked")),
         "unexplained": 1.0,
-        "waiting": None,
+        "waiting": 0.0,
     }
     assert {layer["bottleneck"] for layer in layers(session) if layer["kind"] == "module"} == {
         "unexplained"

@@ -98,7 +98,7 @@ _IN_FORWARD = (
 _OF_LAYER_IN_FORWARD = (
     *("calls", "macs", "flops", "uncosted", "memory", "input_bytes", "weight_bytes"),
     *("output_bytes", "input_shape", "output_shape", "arithmetic_intensity", "bottleneck"),
-    "bottleneck_reason",
+    *("bottleneck_reason", "waiting_share"),
     "called_from",
 )
 
@@ -367,6 +367,9 @@ class Layer(json_values.Part, frozen=True):
     compute. Classes may be added. Reports of older versions also have ``waiting``."""
     bottleneck_reason: json_values.Known[str]
     """The figures that decided its class, in one sentence. Not in reports of older versions."""
+    waiting_share: json_values.Known[json_values.Size]
+    """Share of its time in which its thread waited for a core, of its mean wall time; in no class.
+    0 where a forward waits for less than 5 %. Not in reports of older versions."""
     bottleneck_measured: bool
     """Whether its class is from measured time; if not, it is from its intensity alone."""
     bottleneck_on_paper: str | None
@@ -932,6 +935,7 @@ def _layer(
         bottleneck_reason=messages.Unknown(no_class(session, index))
         if found is None
         else found.reason,
+        waiting_share=_waiting_share(session, found),
         bottleneck_measured=found is not None and found.measured,
         bottleneck_on_paper=bound.why_not_decided(session, index) or None,
         **_layer_training(session, index),
@@ -940,6 +944,14 @@ def _layer(
         measured_memory=layer_memory(session, index) if runs else UNSET,
         attention=json_values.fill(LayerAttention, modules[index]) if index in modules else UNSET,
     )
+
+
+def _waiting_share(session: Session, found: bound.Bound | None) -> float | messages.Unknown:
+    """Return the share of a node's time in which its thread waited for a core, or why not."""
+    if found is None or not found.measured:
+        return messages.Unknown(why_no_times(session) or "its class is not measured")
+    waited = waiting_of_forward(session)
+    return waited if isinstance(waited, messages.Unknown) else found.waiting
 
 
 class _LayerTraining(TypedDict, total=False):
