@@ -382,7 +382,6 @@ class ExplorerScreen(PaintedScreen[None]):
 
         node = self.tree_widget.view.selected
         self._strip.session, self._strip.selected = session, node
-        self._strip.has_backward = "backward" in self.tree_widget.columns_shown
         look, asked = Look(session, node, now, 0, self.glyphs), self._asked
         is_narrow = self.is_narrow
         panel = self._compact if is_narrow else self._inspector

@@ -10,6 +10,7 @@ from tui_profiler.formatting.text import middle, safe
 from tui_profiler.messages import OtherModel, TrainingStep, Unknown, known
 from tui_profiler.queries.cost.totals import seconds_without_step
 from tui_profiler.queries.panel.state import whole_seconds
+from tui_profiler.queries.time.step_seconds import NodeShare, node_share, timed_backward
 from tui_profiler.queries.training.backward_bound import backward_bound
 from tui_profiler.queries.training.outside_modules import (
     outside_lines,
@@ -18,16 +19,13 @@ from tui_profiler.queries.training.outside_modules import (
 )
 from tui_profiler.queries.training.source_lines import line_name, line_share, lines_error
 from tui_profiler.queries.training.step import (
-    NodeShare,
     Part,
     PartName,
     apart_words,
     between_words,
     longer_words,
-    node_share,
     rates,
     step_parts,
-    timed_backward,
     usual_mean,
 )
 from tui_profiler.queries.training.verdict import StepVerdict, step_verdict

@@ -1,8 +1,10 @@
 """One forward from left to right, above the tree: where the time goes, before anything is read.
 
-In training its backward stands right of it, as long as the tree has columns of the backward.
+In training its backward stands right of it. Names and shares are of the session that is set, as
+those of the tree are; cells are held still.
 """
 
+from functools import partial
 from typing import ClassVar, TypeAlias
 
 from textual import events
@@ -12,9 +14,15 @@ from textual.reactive import var
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.queries.cost.bound import ClassSeconds, mixes_of
 from tui_profiler.queries.forward import strip as strips
+from tui_profiler.queries.time.base import forward_share
 from tui_profiler.queries.time.hysteresis import Hysteresis
 from tui_profiler.queries.training.backward_bound import backward_mixes
-from tui_profiler.queries.training.passes_strip import PassesStrip, passes_strip, places
+from tui_profiler.queries.training.passes_strip import (
+    PassesStrip,
+    direction_share,
+    passes_strip,
+    places,
+)
 from tui_profiler.session import EMPTY, Session
 
 from . import strip_lines
@@ -45,8 +53,6 @@ class ForwardStrip(LinesWidget):
 
     selected: var[int] = var(0, init=False)
     """The node whose place is marked."""
-    has_backward: var[bool] = var(False, init=False)
-    """Whether the backward stands beside the forward, where both are known."""
 
     def __init__(
         self, session: Session = EMPTY, *, glyphs: Glyphs = UNICODE, id: str | None = None
@@ -72,11 +78,6 @@ class ForwardStrip(LinesWidget):
             self._widths.clear()
         self._lay()
 
-    def watch_has_backward(self) -> None:
-        """Share out the width anew."""
-        self._widths.clear()
-        self._lay()
-
     def watch_selected(self) -> None:
         """Mark its place."""
         self._draw()
@@ -99,7 +100,7 @@ class ForwardStrip(LinesWidget):
         if cells <= 0:
             return
         session = self._session
-        passes = passes_strip(session, cells, BETWEEN) if self.has_backward else None
+        passes = passes_strip(session, cells, BETWEEN)
         if passes is None:
             wanted = (_drawn(strips.strip(session, cells), mixes_of(session)), _NOTHING)
         else:
@@ -115,14 +116,22 @@ class ForwardStrip(LinesWidget):
         if tree is None or not forward.segments:
             self.lines = ()
             return
+        session = self._session
+        if backward.segments:
+            of_passes = (
+                partial(direction_share, session, is_backward=way) for way in (False, True)
+            )
+            forward, backward = map(strips.with_shares, (forward, backward), of_passes)
+        else:
+            forward = strips.with_shares(forward, partial(forward_share, session))
         shown = strips.Strip((*forward.segments, *backward.segments), forward.measured)
         bars = strip_lines.bars(shown, (*colours, *backward_colours), cells, self._glyphs)
         if backward.segments:
-            found = places(self._session, PassesStrip(forward, backward), self.selected)
+            found = places(session, PassesStrip(forward, backward), self.selected)
             starts = (forward.segments[0].start, backward.segments[0].start)
             bars = strip_lines.named(bars, dict(zip(starts, ("fwd", "bwd"), strict=True)))
         else:
-            place = strips.place(self._session, forward, self.selected)
+            place = strips.place(session, forward, self.selected)
             found = () if place is None else (place,)
         self.lines = (
             strip_lines.labels(shown, tree, self.selected, cells),

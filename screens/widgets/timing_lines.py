@@ -7,8 +7,9 @@ from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Node
 from tui_profiler.queries.panel.provenance import operator_time_words
 from tui_profiler.queries.panel.state import running_stage, stage_name
+from tui_profiler.queries.time.base import base, share
 from tui_profiler.queries.time.forward_kinds import COLD_TIMES, why_times_do_not_fit
-from tui_profiler.queries.time.node_seconds import UNEVEN, node_seconds, parts_share, share
+from tui_profiler.queries.time.node_seconds import UNEVEN, node_seconds, parts_share
 from tui_profiler.queries.time.series import last_calls
 from tui_profiler.session import Session, Timing
 
@@ -107,7 +108,7 @@ def _not_measured(look: Look) -> tuple[Line, ...]:
         return absent("times", reason, look)
     whole = share(look.session, look.node)
     value: Line = (("per forward  ", "muted"), (duration(seconds), "ink"))
-    end: Line = (("share  ", "muted"), (share_text(whole or 0.0), "ink"))
+    end: Line = ((_share_label(look), "muted"), (f"  {share_text(whole or 0.0)}", "ink"))
     return (row(value, end, look), row(((reason, "muted"),), EMPTY, look))
 
 
@@ -133,13 +134,19 @@ def _quantiles(look: Look, timing: Timing) -> Line:
     return columns(parts, counted(look.session, timing), look)
 
 
+def _share_label(look: Look) -> str:
+    """Return ``share``, of the forward; where shares are of something else, of what."""
+    name = base(look.session).name
+    return f"of {name}" if name in ("step", "request") else "share"
+
+
 def _per_forward(look: Look, node: Node, timing: Timing) -> Line:
     whole = share(look.session, look.node)
     own = in_unit(timing.own_per_forward, unit_of(timing))
     part = share_text(whole) if whole is not None else look.glyphs.dash
     left: tuple[Line, ...] = (
         (("self", "muted"), (" " + own.rjust(4), "ink")),
-        (("   share", "muted"), (f"  {part}", "ink")),
+        ((f"   {_share_label(look)}", "muted"), (f"  {part}", "ink")),
     )
     calls = "1 call" if node.calls == 1 else f"{thousands(node.calls)} calls"
     return columns(left, ((f"{calls} per forward", "muted"),), look)

@@ -39,6 +39,7 @@ def test_a_line_holds_plain_numbers() -> None:
         "trainable_parameters": "9408", "frozen_parameters": "0", "cpu_seconds": "",
         "backward_macs": "", "backward_flops": "", "backward_bytes": "", "gradient_bytes": "",
         "saved_bytes": "", "backward_seconds": "", "recompute_seconds": "", "backward_bound": "",
+        "base": "forward", "base_share": f"{0.00093 / 0.0365:.6g}",
     }  # fmt: skip
     seconds = {line["path"]: float(line["seconds"]) for line in lines if line["kind"] == "module"}
     assert seconds == pytest.approx(RESNET_SECONDS)
@@ -114,7 +115,7 @@ def test_frozen_parameters_are_apart_in_every_report() -> None:
     session = traced(nodes, [replace(cost_of(12_345, 5), trainable=12_000)])
     [line] = read(csv_nodes(session, [0]))
     assert (line["trainable_parameters"], line["frozen_parameters"]) == ("12000", "345")
-    assert list(line)[-12:-9] == ["output_shape", "trainable_parameters", "frozen_parameters"]
+    assert list(line)[-14:-11] == ["output_shape", "trainable_parameters", "frozen_parameters"]
     report = json.loads(json_report(session))
     for prefix, found in (("total_", report), ("", report["layers"][0])):
         assert found[f"{prefix}parameters"] == 12_345

@@ -27,8 +27,9 @@ from tui_profiler.messages import Message, SlowForward, ThreadTime, WindowTimes
 from tui_profiler.queries.cost.bound import bound
 from tui_profiler.queries.cost.flat import flat_table
 from tui_profiler.queries.panel.provenance import operator_time_words
+from tui_profiler.queries.time.base import share
 from tui_profiler.queries.time.gpu_times import gpu_words, host_seconds, why_not_timed_on_gpu
-from tui_profiler.queries.time.node_seconds import ENQUEUED, node_seconds, root_seconds, share
+from tui_profiler.queries.time.node_seconds import ENQUEUED, node_seconds, root_seconds
 from tui_profiler.queries.time.slow_forwards import usual_seconds
 from tui_profiler.queries.time.time_parts import ON_GPU as SELF_ON_GPU
 from tui_profiler.queries.time.time_parts import time_parts

@@ -14,7 +14,7 @@ from tui_profiler.figures.units import duration, share
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import StepTimes, Unknown, known
 from tui_profiler.queries.panel.state import is_stale, state
-from tui_profiler.queries.training.step import timed_backward
+from tui_profiler.queries.time.step_seconds import timed_backward
 from tui_profiler.session import Session
 from tui_profiler.session.session_group import Rank, SessionGroup
 

@@ -23,6 +23,7 @@ from tui_profiler.queries.cost.flat import By, FlatRow
 from tui_profiler.queries.cost.totals import costliest_modules, frozen, trainable
 from tui_profiler.queries.parameters import weights
 from tui_profiler.queries.sweep import Result, Sweep, results
+from tui_profiler.queries.time.base import base
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
 from tui_profiler.queries.time.repeated_siblings import Steps, Sums, members
 from tui_profiler.queries.training.backward_bound import backward_bound
@@ -38,8 +39,10 @@ NODE_COLUMNS = (
     *("trainable_parameters", "frozen_parameters", "cpu_seconds"),
     *("backward_macs", "backward_flops", "backward_bytes", "gradient_bytes", "saved_bytes"),
     *("backward_seconds", "recompute_seconds", "backward_bound"),
+    *("base", "base_share"),
 )
-"""Where a line stands for several equal nodes, ``nodes`` says how many; figures are their sums."""
+"""``share`` is of the forward, ``base_share`` of what ``base`` names: step, request or forward.
+Where a line stands for several equal nodes, ``nodes`` says how many; figures are their sums."""
 FLAT_COLUMNS = (
     *("model", "by", "name", "type", "nodes", "calls", "total_s", "self_s", "share"),
     *("parameters", "macs", "flops", "bytes", "output_shape", "self_cpu_s"),
@@ -174,6 +177,8 @@ def _node(
         _digits(summed_figure(session, node, "backward", steps), 6),
         _digits(summed_figure(session, node, "recompute", steps), 6),
         of_backward.kind if (of_backward := backward_bound(session, node, steps)) else "",
+        base(session).name,
+        _digits(summed_figure(session, node, "share", steps), 6),
     )
 
 

@@ -396,7 +396,7 @@ class Operators:
         self.times = times
         self._position = _positions(times.nodes)
         self._calls = memoryview(times.calls).cast("I")
-        self._per_forward = memoryview(times.per_forward).cast("f")
+        self._p50_per_forward = memoryview(times.per_forward).cast("f")
         self._last = memoryview(times.last).cast("f")
         self.has_means = bool(times.mean_per_forward)
         """Recordings of older versions have medians alone, which do not add up."""
@@ -419,15 +419,18 @@ class Operators:
         return len(self._position)
 
     def mean_per_forward(self, node: int) -> float | None:
-        """Return mean seconds a forward spends in an operator, for sums; else the median."""
+        """Return mean seconds of a window's forward in an operator, None where none met it.
+
+        Medians where ``has_means`` is false.
+        """
         return _at(self._mean_per_forward, self._position.get(node))
 
-    def per_forward(self, node: int) -> float | None:
-        """Return median seconds a forward spends in an operator, None where it was never met."""
-        return _at(self._per_forward, self._position.get(node))
+    def p50_per_forward(self, node: int) -> float | None:
+        """Return median seconds of a window's forward in an operator, None where none met it."""
+        return _at(self._p50_per_forward, self._position.get(node))
 
     def last(self, node: int) -> float | None:
-        """Return the same of the last window that met it."""
+        """Return the seconds of an operator in the last window that met it."""
         return _at(self._last, self._position.get(node))
 
     def calls(self, node: int) -> int:
@@ -509,10 +512,14 @@ class DeviceTimings:
     def __init__(self, times: messages.DeviceTimes) -> None:
         self.times = times
         self._position = _positions(times.nodes)
-        self._per_forward = memoryview(times.per_forward).cast("f")
+        self.is_mean = bool(times.mean_per_forward)
+        """Whether ``per_forward`` is a mean over one set of forwards, which adds up; else a
+        median."""
+        columns = times.mean_per_forward if self.is_mean else times.per_forward
+        self._per_forward = memoryview(columns).cast("f")
 
     def per_forward(self, node: int) -> float | None:
-        """Return the median seconds of a forward, None where the node was never timed."""
+        """Return the seconds of a forward, None where the node was never timed."""
         return _at(self._per_forward, self._position.get(node))
 
     def timings(self, host: messages.Tick, before: Timings | None) -> Timings | None:

@@ -63,7 +63,9 @@ _BAR = Column("bar", 12, 2)
 _SHORT_BAR = Column("bar", 8, 2)
 _LONG_BAR = Column("bar", 16, 2)
 _BOUND = Column("bound", 1, 1)
+_BOUND_NEAR = Column("bound", 1, 0)
 _FORWARD = Column("forward", 6, 1)
+_FORWARD_APART = Column("forward", 6, 2)
 _BACKWARD = Column("backward", 6, 1)
 _RECOMPUTE = Column("recompute", 7, 1)
 _STEP = Column("step", 5, 2)
@@ -98,26 +100,26 @@ _NARROW = (
 )
 _TINY = (_Choice(0, 0, (_SECONDS, _TREND, _SHARE)),)
 _CHOICES: dict[Form, tuple[_Choice, ...]] = {"wide": _WIDE, "narrow": _NARROW, "tiny": _TINY}
-_PER_STEP = (_BACKWARD, _BACKWARD_BOUND, _RECOMPUTE, _STEP)
-_OF_STEP = (_PARAMS, _MACS, _SECONDS_APART, _TREND, _SHARE, _FORWARD, *_PER_STEP)
+_PER_STEP = (_FORWARD, _TREND, _BOUND_NEAR, _BACKWARD, _BACKWARD_BOUND, _RECOMPUTE, _STEP)
+_PER_STEP_APART = (_FORWARD_APART, *_PER_STEP[1:])
 _TRAINING: dict[Form, tuple[_Choice, ...]] = {
     "wide": (
-        _Choice(30, 32, (*_OF_STEP, _GRADIENTS, _BAR, _BOUND)),
-        _Choice(30, 32, (*_OF_STEP, _BAR, _BOUND)),
-        _Choice(26, 32, (_PARAMS, _MACS, _SECONDS_APART, _TREND, *_PER_STEP, _BAR, _BOUND)),
-        _Choice(22, 10, (_MACS, _SECONDS, _TREND, *_PER_STEP, _SHORT_BAR, _BOUND)),
-        _Choice(18, 10, (_SECONDS, _TREND, *_PER_STEP, _SHORT_BAR, _BOUND)),
-        _Choice(12, 0, (_SECONDS, _TREND, _BACKWARD, _STEP, _BOUND)),
-        _Choice(12, 0, (_SECONDS, _TREND, _STEP, _BOUND)),
+        _Choice(30, 32, (_PARAMS, _MACS, *_PER_STEP_APART, _GRADIENTS, _BAR)),
+        _Choice(26, 32, (_PARAMS, _MACS, *_PER_STEP_APART, _BAR)),
+        _Choice(22, 10, (_MACS, *_PER_STEP, _SHORT_BAR)),
+        _Choice(18, 10, (*_PER_STEP, _SHORT_BAR)),
+        _Choice(12, 0, (_FORWARD, _BACKWARD, _STEP, _BOUND)),
+        _Choice(12, 0, (_STEP, _BOUND)),
     ),
     "narrow": (
-        _Choice(28, 32, (_MACS, _SECONDS_APART, _TREND, *_PER_STEP, _SHORT_BAR, _BOUND)),
-        _Choice(18, 16, (_SECONDS_APART, _TREND, *_PER_STEP, _SHORT_BAR, _BOUND)),
-        _Choice(12, 0, (_SECONDS, _TREND, _BACKWARD, _STEP, _BOUND)),
-        _Choice(12, 0, (_SECONDS, _TREND, _STEP, _BOUND)),
+        _Choice(28, 32, (_MACS, *_PER_STEP_APART, _SHORT_BAR)),
+        _Choice(18, 16, (*_PER_STEP_APART, _SHORT_BAR)),
+        _Choice(12, 0, (_FORWARD, _BACKWARD, _STEP, _BOUND)),
+        _Choice(12, 0, (_STEP, _BOUND)),
     ),
-    "tiny": (_Choice(14, 0, (_SECONDS, _TREND, _BACKWARD, _STEP)), *_TINY),
+    "tiny": (_Choice(14, 0, (_FORWARD, _BACKWARD, _STEP)), _Choice(0, 0, (_STEP,))),
 }
+"""Where shares are of the step: all times are per step, and each class stands at what it judges."""
 _PARAMETERS = (
     _Choice(26, 32, (_PARAMS, _BYTES, _SHARE_APART, _LONG_BAR)),
     _Choice(14, 10, (_PARAMS, _BYTES, _SHARE_APART, _SHORT_BAR)),
@@ -170,14 +172,14 @@ def columns_for(
         cells: of the row.
         form: of the screen.
         has_forward: parameters alone have neither work nor times.
-        of_step: columns of a training step that have figures.
+        of_step: columns of a training step that have figures; with ``step`` shares are of it.
         chosen: by the user, from left to right; none leaves it to us.
     """
     divider = form == "wide"
     edge = _PADS[form] + divider
     wanted = tuple(name for name in chosen if has_forward or name in WITHOUT_FORWARD)
     choices = _CHOICES[form] if has_forward else _PARAMETERS
-    if of_step and has_forward:
+    if "step" in of_step and has_forward:
         choices = tuple(_with_figures(choice, of_step) for choice in _TRAINING[form])
     if wanted:
         choices = _of_the_user(wanted, _LEAST_NAMES[form])

@@ -10,6 +10,7 @@ from tui_profiler.formatting.text import fit, safe, width
 from tui_profiler.queries.cost.bound_classes import LETTERS, BoundKind
 from tui_profiler.queries.cost.exactness import Reading, of_count, of_flops, of_intensity
 from tui_profiler.queries.panel.cached_tree import is_remembered
+from tui_profiler.queries.time.base import BASE_WORDS
 from tui_profiler.queries.tree.cells import FAINT_SHARE, STRONG_SHARE, Bar, Cells, Figures, Value
 from tui_profiler.queries.tree.columns import COLUMN_WORDS, ColumnName, shape_text
 from tui_profiler.queries.tree.focus import SORT_LABELS, Focus
@@ -285,7 +286,8 @@ def _time(column: Column, value: Value, cells: Cells, figures: Figures, glyphs: 
     if isinstance(value, str) or _is_faint(cells) or not text.strip("0.") or text.startswith("<"):
         role = "faint"
     else:
-        strong = column.name == "seconds" and share is not None and share >= STRONG_SHARE
+        is_main = column.name in ("seconds", "forward", "backward")
+        strong = is_main and share is not None and share >= STRONG_SHARE
         role = "strong" if strong else "ink"
         role = "muted" if figures.stale else role
     return ((_aligned(value, text, column.cells, glyphs), role),)
@@ -356,10 +358,7 @@ def _heading(column: Column, columns: Columns, figures: Figures, glyphs: Glyphs)
         case "forward" | "backward" | "recompute" as name if "seconds" not in columns.names:
             return f"{COLUMN_WORDS[name][0]} {unit_text}"
         case "share":
-            tree = figures.session.tree
-            if tree is not None and not tree.has_forward:
-                return "%"
-            return "%" if figures.measured else "%MAC"
+            return BASE_WORDS[figures.base.name][0]
         case "bar":
             end = f"{figures.scale * 100:.0f} %"
             return "0" + glyphs.rule * (column.cells - 1 - len(end)) + end

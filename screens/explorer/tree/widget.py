@@ -42,7 +42,7 @@ IDLE_SECONDS = 5.0
 """Rows move by themselves only when nothing was done to the tree for so long."""
 EXAMPLES = "type:conv kernel:7x7 bound:memory time>1ms share>5% params>1M depth<3 !relu"
 """Of terms, for a prompt that is still empty."""
-LIVE_SORTS = ("seconds", "share", *OF_A_STEP)
+LIVE_SORTS = ("seconds", "self", "cpu", "mean", "p95", "share", *OF_A_STEP)
 
 
 class NodeTree(LinesWidget, can_focus=True):

@@ -66,7 +66,7 @@ def flat_lines(look: Look, view: FlatView, rows: int) -> tuple[Line, ...]:
     if view.table is None:
         return (title, *words("adding up", look))[: max(rows, 0)]
     columns = _columns_for(look, view, view.table)
-    heading: Line = (*_heading(view, columns).line(look.glyphs), (" ", "ink"))
+    heading: Line = (*_heading(view, view.table, columns).line(look.glyphs), (" ", "ink"))
     if not view.rows:
         said = f'nothing matches "{safe(view.text)}"' if view.text else f"no {TITLES[view.by]}"
         return (title, heading, *words(said, look))[: max(rows, 0)]
@@ -156,15 +156,15 @@ def flat_heading(look: Look, view: FlatView) -> Heading | None:
     """Return the titles of the columns that are shown; None where there is no table yet."""
     if view.table is None:
         return None
-    return _heading(view, _columns_for(look, view, view.table))
+    return _heading(view, view.table, _columns_for(look, view, view.table))
 
 
-def _heading(view: FlatView, columns: _Columns) -> Heading:
+def _heading(view: FlatView, table: FlatTable, columns: _Columns) -> Heading:
     titles = [Title(view.by, 1 + columns.name_cells, "name", is_left=True, is_text=True)]
     for column in columns.shown:
-        title, _ = flat.COLUMN_WORDS[column]
+        title = flat.title_of(table, column)
         unit = f" {columns.times.unit}" if column in flat.TIMES else ""
-        by = "own" if column == "share" else column
+        by = "own" if column == "share" and table.base.name != "step" else column
         titles.append(
             Title(
                 title + unit,

@@ -19,7 +19,9 @@ from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.bound_classes import KINDS, LETTERS, BoundKind
 from tui_profiler.queries.panel.provenance import no_class
 from tui_profiler.queries.panel.state import is_stale
-from tui_profiler.queries.time.node_seconds import node_seconds, part_of
+from tui_profiler.queries.time.base import base, base_seconds
+from tui_profiler.queries.time.base import share as share_of_base
+from tui_profiler.queries.time.node_seconds import node_seconds
 from tui_profiler.queries.time.series import last_calls, utilisation
 from tui_profiler.queries.tree.names import fitted
 from tui_profiler.session import Timing
@@ -69,12 +71,14 @@ def one_line(look: Look) -> Line:
     tree = look.tree
     if tree is None:
         return finished((row((("…  after the trace", "muted"),), EMPTY, look),), look)[0]
-    seconds, whole = node_seconds(look.session, look.node), node_seconds(look.session, 0)
+    of_step = base(look.session).name == "step"
+    seconds = (base_seconds if of_step else node_seconds)(look.session, look.node)
+    part = share_of_base(look.session, look.node)
     found = bound.bound(look.session, look.node)
     right: list[tuple[str, str]] = []
     if seconds is not None:
         right.append((f"  {duration(seconds)}", "ink"))
-        right.append((f"  {share(part)}" if (part := part_of(seconds, whole)) else "", "ink"))
+        right.append((f"  {share(part)}" if part else "", "ink"))
     if found is not None:
         letter = LETTERS[found.kind]
         right.append((f"  {letter}", found.kind if found.measured else "muted"))

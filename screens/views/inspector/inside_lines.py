@@ -10,6 +10,7 @@ from tui_profiler.queries.panel.neighbours import (
     operators,
     slowest_children,
 )
+from tui_profiler.queries.time.base import base
 from tui_profiler.queries.tree.names import fitted
 from tui_profiler.session import Tree
 
@@ -28,7 +29,8 @@ def inside_lines(look: Look) -> tuple[Line, ...]:
         found = slowest_children(look.session, look.node, MOST)
         timed = any(item.seconds is not None for item in found)
         paper = "most MACs, on paper" if tree.has_forward else "most parameters"
-        title = section("inside", "slowest modules" if timed else paper, look)
+        of_base = f"slowest modules, % {base(look.session).words}"
+        title = section("inside", of_base if timed else paper, look)
         return (title, *(_module(item, tree, look) for item in found))
     found = operators(look.session, look.node, MOST)
     if not found:

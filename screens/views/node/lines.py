@@ -20,6 +20,7 @@ from tui_profiler.queries.panel.neighbours import (
     short_names,
     slowest_children,
 )
+from tui_profiler.queries.time.base import base
 from tui_profiler.queries.time.node_seconds import node_seconds
 from tui_profiler.queries.time.time_parts import TimePart, TimeParts, time_parts
 from tui_profiler.queries.training.backward_operators import backward_operators
@@ -39,7 +40,6 @@ from .source_text import SourceText
 _TIMES = units.TimeColumn("ms", 2)
 _NEEDS_WINDOW = "on paper; no operator window yet"
 _NOT_ON_GPU = "on paper; operators are not timed on a GPU"
-_FROM_WINDOWS = "ms in operator windows; % of the node"
 _MOST_PARTS = 8
 """Modules, and operators, that the time is told of by name."""
 _MOST = 1000
@@ -258,7 +258,10 @@ def _operators(look: Look) -> tuple[Line, ...]:
         return ()
     is_on_paper = all(item.seconds is None for item in found)
     why = _NOT_ON_GPU if look.session.is_timed_on_gpu else _NEEDS_WINDOW
-    comes_from = f"one forward, {why}" if is_on_paper else _FROM_WINDOWS
+    of_base = base(look.session)
+    per = "step, forwards only" if of_base.name == "step" else "forward"
+    derived = f"ms per {per}, derived; % {of_base.words}"
+    comes_from = f"one forward, {why}" if is_on_paper else derived
     return (
         section("operators", comes_from, look),
         _heading(look),
@@ -313,7 +316,7 @@ def _item(item: Inside, look: Look) -> Line:
             (units.written(item.macs, units.count).rjust(6), "ink" if item.macs else "faint"),
             (units.size(item.bytes).rjust(9), "ink"),
             (seconds.rjust(7), "ink" if item.seconds is not None else "faint"),
-            (units.written(item.share, units.share_cell, units.ZERO).rjust(5), "ink"),
+            (units.written(item.share, units.share_cell).rjust(5), "ink"),
             *letter(item),
         ),
         EMPTY,

@@ -121,7 +121,6 @@ class NodeScreen(ScrollingScreen[ViewState]):
         )
         strip = self.query_one(ForwardStrip)
         strip.session, strip.selected = session, self._node
-        strip.has_backward = True
         body = self.query_one(ScrolledLines)
         look = replace(look, now=now)
         body.show(self._body(replace(look, cells=max(body.size.width - 1, 3))))

@@ -21,6 +21,7 @@ from tui_profiler.queries.cost.exactness import of_flops
 from tui_profiler.queries.cost.roofline import NodeRoofline, name_of
 from tui_profiler.queries.cost.roofline_view import RooflineView
 from tui_profiler.queries.panel.state import is_stale
+from tui_profiler.queries.time.base import base
 from tui_profiler.queries.time.forward_kinds import times_fit_costs
 from tui_profiler.queries.time.gpu_times import why_not_timed_on_gpu
 from tui_profiler.queries.training.backward_roofline import BACKWARD
@@ -270,8 +271,6 @@ def status_parts(view: RooflineView) -> tuple[Line, ...]:
     spent, whole = map(duration, (now.below_seconds, now.whole))
     counted = f"{thousands(now.below)} of {thousands(now.judged)} nodes below 50 % of their roof"
     together = f"  together {spent} of {whole}"
-    if now.below_seconds > now.whole:  # Operators have the times of their windows.
-        together = f"  together {spent} in slow windows"
     return ((counted, "ink"),), ((together, "muted"),)
 
 
@@ -411,7 +410,7 @@ def detail_lines(look: Look, at: NodeRoofline) -> tuple[Line, ...]:
         _figure("of roof", _share(at, look), look),
         _figure("arithmetic intensity", _intensity(at, look), look),
         _figure("time at the roof", _least(at, look), look),
-        _figure("speed-up at the roof", _gain(at, look), look),
+        _figure(_gain_label(look, "speed-up at the roof"), _gain(at, look), look),
         *why,
     )
 
@@ -441,7 +440,7 @@ def brief_lines(look: Look, at: NodeRoofline, view: RooflineView, rows: int) -> 
     second = (
         _pair("achieved", _rate(at.achieved, at, look)),
         _pair("attainable", _rate(at.roof, at, look)),
-        _pair("speed-up", _gain(at, look)),
+        _pair(_gain_label(look, "speed-up"), _gain(at, look)),
         _pair("work", _intensity(at, look)),
     )
     lines = [title, columns(first, verdict, look), columns(second, EMPTY, look)]
@@ -505,6 +504,12 @@ def _intensity(at: NodeRoofline, look: Look) -> Line:
 
 def _least(at: NodeRoofline, look: Look) -> Line:
     return _split(duration(at.least_seconds)) if at.least_seconds else _dash(look)
+
+
+def _gain_label(look: Look, label: str) -> str:
+    """Return the label of a gain; where it is not of the forward, of what."""
+    name = base(look.session).name
+    return f"{label} ({name})" if name in ("step", "request") else label
 
 
 def _gain(at: NodeRoofline, look: Look) -> Line:

@@ -15,7 +15,8 @@ from tui_profiler.queries.cost.bound import bound, kinds_seen
 from tui_profiler.queries.cost.bound_classes import LETTERS
 from tui_profiler.queries.forward.flame import Flame, module_of, spot
 from tui_profiler.queries.forward.strip import ELSEWHERE, Segment, Strip, place
-from tui_profiler.queries.time.node_seconds import node_seconds, share
+from tui_profiler.queries.time.base import base, forward_share
+from tui_profiler.queries.time.node_seconds import node_seconds
 from tui_profiler.queries.tree.names import fitted
 from tui_profiler.queries.tree.names import shown as shown_name
 
@@ -135,11 +136,16 @@ def _selected(look: Look) -> Line:
 def _figures(look: Look, drawn: Drawn, first: int, count: int) -> Line:
     """Return the row of figures: of the selected node left, what is not drawn right."""
     session, node = look.session, look.node
-    seconds, part = node_seconds(session, node), share(session, node)
+    seconds, part = node_seconds(session, node), forward_share(session, node)
     parts: list[Line] = []
     if drawn.measured:
         parts.append(((duration(seconds) if seconds is not None else look.glyphs.dash, "ink"),))
-        parts.append(((f"   {share_text(part)}" if part is not None else "", "ink"),))
+        of_base: Line = EMPTY
+        if part is not None:
+            whole = base(session)
+            words = "" if whole.name == "forward" else f" {whole.words}"
+            of_base = ((f"   {share_text(part)}", "ink"), (words, "muted"))
+        parts.append(of_base)
     elif part is not None:
         parts.append(((share_text(part), "ink"), (" of the whole, on paper", "muted")))
     timing = session.timings.of(node) if session.timings is not None else None
@@ -233,7 +239,8 @@ def _fitting(look: Look, drawn: Drawn, segment: Segment, room: int) -> Line:
     tree = look.session.tree
     if tree is None or not segment.alone or room < 1:
         return EMPTY
-    percent = f" {share_cell(segment.share)} %"
+    part = None if segment.first == ELSEWHERE else forward_share(look.session, segment.first)
+    percent = f" {share_cell(segment.share if part is None else part)} %"
     if segment.first == ELSEWHERE:
         forms = (f"self{percent}", "self")
         return next((((text, "faint"),) for text in forms if width(text) <= room), EMPTY)

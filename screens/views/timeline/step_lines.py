@@ -6,9 +6,10 @@ Blocks are in grey: colour is the measured bound of a node, and no part of a ste
 from tui_profiler.figures.units import duration, share, share_cell, thousands, written
 from tui_profiler.formatting.text import middle, safe, width
 from tui_profiler.messages import SlowStep, Unknown, known
+from tui_profiler.queries.time.step_seconds import directions
 from tui_profiler.queries.training.slow_steps import slow_step_forms, slow_step_words
 from tui_profiler.queries.training.source_lines import line_name
-from tui_profiler.queries.training.step import NOT_CALLED, PARTS, directions
+from tui_profiler.queries.training.step import NOT_CALLED, PARTS
 from tui_profiler.queries.training.step_blocks import Block, Level, slow_step_blocks
 from tui_profiler.queries.tree.names import shown as shown_name
 

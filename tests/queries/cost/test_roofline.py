@@ -248,7 +248,7 @@ def test_the_order_waits_until_the_reader_rests() -> None:
     conv_first = [0, 1, 2, 3]
     assert view.order == conv_first
     view.touch(12.0)
-    slower = ticked(view.session, SECONDS | {"block.fc": 3e-3}, at=2.0)
+    slower = ticked(view.session, SECONDS | {"": 6.2e-3, "block": 3.2e-3, "block.fc": 3e-3}, at=2.0)
     view.update(slower, 16.9)
     assert view.order == conv_first
     assert view.first_row(FC, 2) == 0

@@ -9,7 +9,8 @@ from tests.queries.sessions import medians_alone, resnet, session_of, ticked
 from tui_profiler.queries.cost.totals import slowest_modules
 from tui_profiler.queries.forward.strip import strip
 from tui_profiler.queries.panel.provenance import why
-from tui_profiler.queries.time.node_seconds import node_seconds, part_of, parts_share, share
+from tui_profiler.queries.time.base import share
+from tui_profiler.queries.time.node_seconds import node_seconds, part_of, parts_share
 from tui_profiler.queries.tree.cells import Figures
 from tui_profiler.queries.tree.columns import figure
 from tui_profiler.reports.text.sections.layers import layers_section

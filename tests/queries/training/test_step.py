@@ -12,6 +12,7 @@ from tests.training_session import trained as session
 from tests.training_session import training_step as step
 from tui_profiler.messages import SourceLine, ThreadTime, Unknown
 from tui_profiler.queries.rules import Quantity, without
+from tui_profiler.queries.time.step_seconds import node_share
 from tui_profiler.queries.training.source_lines import line_name, whole_line_name
 from tui_profiler.queries.training.step import (
     PARTS,
@@ -19,7 +20,6 @@ from tui_profiler.queries.training.step import (
     apart_words,
     between_words,
     longer_words,
-    node_share,
     rates,
     step_parts,
     usual_mean,

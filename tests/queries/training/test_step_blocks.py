@@ -9,7 +9,7 @@ from tests.cost import cpu_seconds
 from tests.queries.sessions import session_of
 from tests.training_session import column, step_parts, trained, training_step
 from tui_profiler.messages import SlowStep
-from tui_profiler.queries.training.step import node_share
+from tui_profiler.queries.time.step_seconds import node_share
 from tui_profiler.queries.training.step_blocks import Level, slow_step_blocks, step_blocks
 from tui_profiler.session import EMPTY, Session
 

@@ -138,6 +138,8 @@ def test_each_time_of_a_layer_has_its_own_name() -> None:
         "total_mean_s": pytest.approx(0.00016),
         "mean_per_forward_s": pytest.approx(0.00016),
         "share": pytest.approx(0.16),
+        "base_share": pytest.approx(0.16),
+        "self_base_share": pytest.approx(0.06),
         "cpu_mean_s": Unknown(NO_CPU_TIME),
         "self_cpu_mean_s": Unknown(NO_CPU_TIME),
         "backward_mean_s": Unknown(NO_STEP),

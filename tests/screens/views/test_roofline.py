@@ -168,18 +168,6 @@ def test_the_status_counts_what_is_below_half_of_its_roof() -> None:
     assert "roofs of cpu, " in line
 
 
-def test_operators_of_slow_windows_are_no_part_of_a_usual_forward() -> None:
-    view = view_of(session())
-    assert view.now is not None
-    assert view.now.whole is not None
-    view.now = replace(view.now, below_seconds=2 * view.now.whole)
-
-    line = text(status_row(Look(session(), 0, 0.0, 120), view))
-
-    assert " ms in slow windows" in line
-    assert " of 54.67" not in line
-
-
 def test_the_list_moves_no_more_than_the_cursor_asks_for() -> None:
     view = view_of(session())
     assert view.parts is not None

@@ -34,7 +34,7 @@ def test_figures_are_of_one_pass_of_the_backward() -> None:
     assert at.intensity == pytest.approx(10_240 / 7500)
     assert at.share == pytest.approx(7.5 / 12)
     assert at.kind == "memory"
-    assert at.gain == pytest.approx((12 - 7.5) / 50)
+    assert at.gain == pytest.approx((12 - 7.5) * 1e-6 / 1.0)  # Of a step of one second.
     assert backward.parts is not None
     assert [backward.parts.nodes[place] for place in backward.order] == [CONV, FC]
 

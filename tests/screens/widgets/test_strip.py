@@ -45,6 +45,19 @@ async def test_one_forward_from_left_to_right() -> None:
         ]
 
 
+async def test_shares_are_those_of_the_tree_at_once_and_only_cells_are_held() -> None:
+    session = resnet()
+    async with Shown(session).run_test(size=(80, 10)) as pilot:
+        strip = pilot.app.query_one(ForwardStrip)
+        bars = text(strip.lines[1])
+        other = {**RESNET_SECONDS, "layer1": 0.0232, "layer2": 0.0107}
+        strip.session = ticked(session, other, at=1.25)
+
+        assert "layer1 64 %" in text(strip.lines[0])
+        assert "layer2 29 %" in text(strip.lines[0])
+        assert text(strip.lines[1]) == bars
+
+
 async def test_colours_are_the_bounds_and_the_selected_name_is_strong() -> None:
     session = resnet()
     async with Shown(session).run_test(size=(120, 10)) as pilot:
@@ -85,7 +98,7 @@ async def test_segments_hold_still_while_shares_waver() -> None:
             part = 0.4 + 0.1 * (tick % 2)
             session = ticked(session, {"": 1.0, "a": part, "b": 1 - part}, at=tick / 4)
             strip.session = session
-            drawn.add(strip.lines[:2])
+            drawn.add(strip.lines[1])
         assert len(drawn) == 1
 
 
@@ -93,13 +106,14 @@ async def test_a_share_that_lasts_is_followed() -> None:
     session = session_of("m M 0 0\n  a A 0 0\n  b B 0 0")
     async with Shown(session).run_test(size=(80, 10)) as pilot:
         strip = pilot.app.query_one(ForwardStrip)
-        labels = []
+        widths = []
         for tick in range(20):
             part = 0.25 if tick < 4 else 0.75
             session = ticked(session, {"": 1.0, "a": part, "b": 1 - part}, at=tick / 4)
             strip.session = session
-            labels.append(text(strip.lines[0]).split("  ")[0])
-        assert labels == [" a 25 %"] * 12 + [" a 75 %"] * 8
+            assert text(strip.lines[0]).startswith(f" a {part * 100:.0f} %")
+            widths.append(text(strip.lines[1]).split()[0].count("━"))
+        assert widths == [19] * 12 + [58] * 8
 
 
 @pytest.mark.parametrize("cells", [1, 2, 3, 8, 40, 80, 120, 200])
@@ -128,12 +142,10 @@ async def test_without_a_tree_there_is_nothing() -> None:
         assert pilot.app.query_one(ForwardStrip).lines == ()
 
 
-async def test_the_backward_stands_beside_the_forward_where_it_is_wanted() -> None:
+async def test_the_backward_stands_beside_the_forward_where_both_are_known() -> None:
     training = step_session()
     async with Shown(training).run_test(size=(108, 5)) as pilot:
         strip = pilot.app.query_one(ForwardStrip)
-        assert strip.lines == ()
-        strip.has_backward = True
         strip.selected = 3
         names, bars, marks = (text(line) for line in strip.lines)
         assert names.split() == ["a", "12", "%", "box", "12", "%", "box", "25", "%", "a", "12", "%"]
@@ -141,8 +153,6 @@ async def test_the_backward_stands_beside_the_forward_where_it_is_wanted() -> No
         assert bars[37:45] == "━ bwd ━━"
         assert marks.split() == ["▔" * 8, "▔"]
         assert (marks.index("▔"), marks.rindex("▔")) == (6, 75)
-        strip.has_backward = False
-        assert strip.lines == ()
 
 
 async def test_a_click_on_the_backward_goes_to_the_module() -> None:
@@ -153,7 +163,6 @@ async def test_a_click_on_the_backward_goes_to_the_module() -> None:
             clicked.append(event.node)
 
     async with Listening(step_session()).run_test(size=(108, 5)) as pilot:
-        pilot.app.query_one(ForwardStrip).has_backward = True
         await pilot.click(ForwardStrip, offset=(50, 1))
         await pilot.click(ForwardStrip, offset=(90, 1))
         await pilot.click(ForwardStrip, offset=(39, 1))

@@ -120,7 +120,7 @@ def _ran(seen: Operators | None, tree: Tree) -> dict[int, tuple[Backend, str]]:
         return {}
     names: dict[int, dict[str, None]] = {}
     for index, node in enumerate(tree.nodes):
-        if node.kind == "op" and seen.per_forward(index) is not None:
+        if node.kind == "op" and seen.p50_per_forward(index) is not None:
             names.setdefault(node.parent, {})[node.name] = None
     for one in seen.called:
         if one.node < len(tree):
@@ -137,7 +137,7 @@ def _ran(seen: Operators | None, tree: Tree) -> dict[int, tuple[Backend, str]]:
 
 
 def _was_met(seen: Operators | None, node: int) -> bool:
-    return seen is not None and seen.per_forward(node) is not None
+    return seen is not None and seen.p50_per_forward(node) is not None
 
 
 def _backend(name: str) -> int | None:

@@ -52,7 +52,7 @@ class TimeSpent(Struct, frozen=True):
     is_measured: bool
     """False: minimum times by the roofs, of the nodes and of the whole alike."""
     is_of_window: bool = False
-    """Operators are timed in a window, whose forward is slower: scaled to a usual forward."""
+    """Whether operators are among them, whose times are derived from operator windows."""
 
     @property
     def share(self) -> float:
@@ -122,13 +122,12 @@ def spent(session: Session, nodes: Iterable[int]) -> TimeSpent | Unknown:
     if tree is None:
         return NO_TIMES
     wanted = tuple(nodes)
-    whole, wall = unwaited_seconds(session, 0) if len(tree) else None, root_seconds(session)
+    whole = unwaited_seconds(session, 0) if len(tree) else None
     times = [unwaited_seconds(session, node) for node in wanted]
     known_times = [time for time in times if time is not None]
-    if whole and wall is not None and len(known_times) == len(times):
+    if whole and len(known_times) == len(times):
         is_of_window = any(tree.nodes[node].kind == "op" for node in wanted)
-        slower = _window_over_forward(session, wall) if is_of_window else 1.0
-        return TimeSpent(sum(known_times) / slower, whole, True, is_of_window)
+        return TimeSpent(sum(known_times), whole, True, is_of_window)
     ceilings = ceilings_of(session)
     if ceilings is None:
         return NO_TIMES
@@ -139,12 +138,6 @@ def spent(session: Session, nodes: Iterable[int]) -> TimeSpent | Unknown:
     if not on_paper:
         return NO_TIMES
     return TimeSpent(sum(least[node] for node in wanted), on_paper, False)
-
-
-def _window_over_forward(session: Session, whole: float) -> float:
-    """Return the slowdown of a forward in an operator window, at least 1."""
-    assert session.operators is not None
-    return max(session.operators.times.forward_seconds / whole, 1.0)
 
 
 def forward(session: Session) -> TimeSpent | Unknown:

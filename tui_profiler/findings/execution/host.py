@@ -8,7 +8,7 @@ from tui_profiler.findings.evidence.time_share import BUSY_GPU, host, share_of
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.cost.totals import counted_rate
 from tui_profiler.queries.time.modes import is_program, runs_backward
-from tui_profiler.queries.time.node_seconds import share as share_of_node
+from tui_profiler.queries.time.node_seconds import node_seconds
 from tui_profiler.queries.training import step_quantities
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.history import seen_as
@@ -65,7 +65,7 @@ def _hosts(session: Session, tree: Tree) -> tuple[int, ...]:
     assert windows is not None
     parts = tree.modules_in(0)
     shares = {part: found.host for part in parts if (found := windows.shares(part)) is not None}
-    slowest = sorted(shares, key=lambda part: (-shares[part], -(share_of_node(session, part) or 0)))
+    slowest = sorted(shares, key=lambda part: (-shares[part], -(node_seconds(session, part) or 0)))
     return (0, *slowest)
 
 

@@ -22,6 +22,7 @@ from tui_profiler.queries.cost.bound import bytes_moved, is_counted, why_not_cou
 from tui_profiler.queries.cost.memory_compared import why_no_window as why_no_memory_window
 from tui_profiler.queries.cost.totals import why_no_times
 from tui_profiler.queries.time import node_seconds
+from tui_profiler.queries.time.base import BASE_WORDS, Base, base, own_share
 from tui_profiler.queries.time.forward_kinds import times_fit_costs, why_times_do_not_fit
 from tui_profiler.queries.time.gpu_times import is_on_gpu
 from tui_profiler.session import Session, Tree
@@ -62,8 +63,8 @@ COLUMN_WORDS: dict[Column, tuple[str, str]] = {
     "total": ("total", "mean total time per forward"),
     "own": ("self", "mean self time per forward"),
     "cpu": ("cpu", "mean CPU time of the thread, self"),
-    "share": ("%", "share of the self times"),
-    "gpu": ("gpu", "GPU time per forward, by events"),
+    "share": ("%", "self time: share of the step, request or forward"),
+    "gpu": ("gpu", "mean GPU time per forward, by events"),
     "allocated": ("alloc", "bytes allocated (measured)"),
     "parameters": ("params", "parameters that it owns"),
     "macs": ("MAC", "multiply-accumulates per forward"),
@@ -110,11 +111,13 @@ class FlatRow(Struct, frozen=True):
     own: Figure
     """Seconds without the time of modules, or operators, inside."""
     share: Figure
-    """Of the table's time: self time; total time of operators where no self time is known."""
+    """Of modules the share of the base (``queries/time/base.py``) that their self times are. Of
+    operators the share of their table's time: self time, or total time where no self time is
+    known."""
     cpu: Figure
     """CPU seconds of the thread, without the time of modules inside."""
     gpu: Figure
-    """Seconds on the GPU, medians by events; with everything inside."""
+    """Mean seconds on the GPU by events, with everything inside; medians in older recordings."""
     allocated: Figure
     """Bytes, freed or not; with everything inside."""
     parameters: int
@@ -142,8 +145,17 @@ class FlatTable(Struct, frozen=True):
     root: int
     seconds: Figure
     """Of one forward in the root; of operators, all of theirs together in operator windows."""
+    base: Base
+    """What the shares of modules are of."""
     rows: tuple[FlatRow, ...]
     """In the order of ``in_order``: most self time first, or total time where there is none."""
+
+
+def title_of(table: FlatTable, column: Column) -> str:
+    """Return the heading of a column."""
+    if column == "share" and table.by != "operator" and table.base.is_measured:
+        return BASE_WORDS[table.base.name][0]
+    return COLUMN_WORDS[column][0]
 
 
 def columns_of(by: By) -> tuple[Column, ...]:
@@ -176,7 +188,7 @@ def flat_table(session: Session, by: By, root: int = 0) -> FlatTable:
     """
     session, tree = timed_as(session, by), session.tree
     if tree is None or not len(tree) or not len(tree.ends):
-        return FlatTable(by, root, Unknown("no tree yet"), ())
+        return FlatTable(by, root, Unknown("no tree yet"), base(session), ())
     seconds = _whole(session, root)
     sums = _Sums(session, tree, root, seconds)
     inside = range(root, tree.ends[root])
@@ -186,13 +198,14 @@ def flat_table(session: Session, by: By, root: int = 0) -> FlatTable:
         groups.setdefault(_group(tree.nodes[index], index, by), []).append(index)
     if by != "operator":
         rows = [sums.row(by, tuple(nodes)) for nodes in groups.values()]
-        return FlatTable(by, root, seconds, in_order(rows, default_column(session, by)))
+        ordered = in_order(rows, default_column(session, by))
+        return FlatTable(by, root, seconds, base(session), ordered)
     called = _called(session, inside)
     # Windows are other forwards than those of the mean: shares of theirs are of them alone.
     seconds = sums.whole_of(tuple(wanted), tuple(chain.from_iterable(called.values())))
     names = dict.fromkeys((*map(str, groups), *called))
     rows = [sums.row(by, tuple(groups.get(name, ())), called.get(name, ())) for name in names]
-    return FlatTable(by, root, seconds, in_order(rows, default_column(session, by)))
+    return FlatTable(by, root, seconds, base(session), in_order(rows, default_column(session, by)))
 
 
 def _called(session: Session, inside: range) -> dict[str, tuple[CalledOperator, ...]]:
@@ -215,13 +228,16 @@ def interrupted_words(session: Session, table: FlatTable) -> str:
 
 
 def default_column(session: Session, by: By) -> Column:
-    """Return what a table is ordered by at first: time, or on paper FLOPs, else parameters."""
+    """Return what a table is ordered by at first: time, or on paper FLOPs, else parameters.
+
+    In training that is the share of the step: self times are those of a forward alone.
+    """
     tree = session.tree
     operators = session.operators
     if by == "operator" and operators is not None and len(operators):
         return "own" if operators.has_own else "total"
     if by != "operator" and session.timings is not None:
-        return "own"
+        return "share" if base(session).name == "step" else "own"
     return "flops" if tree is None or tree.has_forward else "parameters"
 
 
@@ -325,7 +341,8 @@ class _Sums:
         is_op = by == "operator"
         total, own = self._total(nodes, called), self._sum(map(self._own, nodes), called)
         of = total if isinstance(own, Unknown) and is_op else own
-        part = node_seconds.part_of(known(of), known(self._whole))
+        of_table = node_seconds.part_of(known(of), known(self._whole))
+        part = of_table if is_op else self._share(nodes)
         work = self._why_no_work(nodes)
         names = {"module": "path", "class": "type", "operator": "name"}
         return FlatRow(
@@ -347,6 +364,12 @@ class _Sums:
             input=_alike(tree.nodes[node].inputs for node in nodes),
             output=_alike(tree.nodes[node].outputs for node in nodes),
         )
+
+    def _share(self, nodes: tuple[int, ...]) -> float | None:
+        """Return the share of the base that the self times of modules are."""
+        shares = [own_share(self._session, node) for node in nodes]
+        known_shares = [share for share in shares if share is not None]
+        return node_seconds.part_of(sum(known_shares), 1.0) if known_shares else None
 
     def _why_no_work(self, nodes: tuple[int, ...]) -> Unknown | None:
         if not nodes:

@@ -28,6 +28,7 @@ from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.bound_classes import KINDS, BoundKind
 from tui_profiler.queries.cost.ceilings import UsableRoofs, usable_roofs
 from tui_profiler.queries.cost.thread_parts import thread_parts_of
+from tui_profiler.queries.time.base import base
 from tui_profiler.queries.time.forward_kinds import times_fit_costs, why_times_do_not_fit
 from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
 from tui_profiler.session import Bounded, Session, Tree
@@ -379,7 +380,8 @@ class NodeRoofline(Struct, frozen=True):
     least_seconds: float | None = None
     """Of one forward, at the roof."""
     gain: float | None = None
-    """Share of the whole forward that would be saved at the roof; None where it is there."""
+    """Share of the base (``queries/time/base.py``) that would be saved at the roof; None where it
+    is there."""
     why: str = ""
     """What decided the class, or why figures are missing."""
 
@@ -410,7 +412,8 @@ def node_roofline(session: Session, found: Parts, now: Achieved, node: int) -> N
     judged = bound.bound(session, node) if seconds else None
     measured = judged if judged is not None and judged.measured else None
     figures = figures_of(tree, (found, now), node, tree.costs[node], (seconds, measured))
-    figures = replace(figures, bounded=tree.bounded.get(node))
+    gain = figures.gain and figures.gain * base(session).of_forwards
+    figures = replace(figures, bounded=tree.bounded.get(node), gain=gain)
     return replace(figures, why=why_not) if why_not else figures
 
 

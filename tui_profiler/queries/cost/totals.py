@@ -8,6 +8,7 @@ from tui_profiler.figures.units import UNAVAILABLE, duration, rate
 from tui_profiler.messages import NO_FORWARD, Cost, ModelFacts, PeakMemory, Unknown, known
 from tui_profiler.messages.base import Figure
 from tui_profiler.queries.cost.bound import bytes_moved
+from tui_profiler.queries.time.base import own_ranked_seconds
 from tui_profiler.queries.time.forward_kinds import COLD_TIMES, MIXED, is_mixed
 from tui_profiler.queries.time.node_seconds import root_seconds
 from tui_profiler.queries.time.standard_error import why_doubtful
@@ -180,13 +181,13 @@ def _parts(peak: PeakMemory) -> tuple[Figure, ...]:
 def top_modules(session: Session, column: Column, count: int, start: int = 0) -> tuple[int, ...]:
     """Return the modules with the most self time or own cost, most first.
 
-    On a contended host seconds are without waiting for a core. A module counts without the modules
-    inside it, so that a block does not hide its layers; its
-    parameters are those that it owns. Modules at 0 are left out.
+    Self time is that of the base, of a step in training, else of a forward; on a contended host
+    without waiting for a core. A module counts without the modules inside it, so that a block does
+    not hide its layers; its parameters are those that it owns. Modules at 0 are left out.
 
     Args:
         session: whose tree is looked at.
-        column: what is compared; ``seconds`` are those of one forward.
+        column: what is compared.
         count: how many at most.
         start: the node that they lie in, itself among them.
     """
@@ -243,8 +244,7 @@ def _figure(session: Session, tree: Tree, index: int, column: Column) -> float:
         case "parameters":
             return cost.parameters
         case "seconds":
-            timings = session.timings
-            return (timings.own_ranked(index) if timings is not None else None) or 0.0
+            return own_ranked_seconds(session, index) or 0.0
         case "macs":
             return cost.macs
         case "flops":

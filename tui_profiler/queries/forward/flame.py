@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from tui_profiler.formatting.canvas import split_cells
 from tui_profiler.queries.forward.strip import ELSEWHERE, Segment, Strip, as_written, weight
+from tui_profiler.queries.time.base import base
 from tui_profiler.queries.time.node_seconds import root_seconds
 from tui_profiler.session import Session, Tree
 
@@ -47,7 +48,7 @@ class _Scale(Struct, frozen=True, eq=False):
     session: Session
     tree: Tree
     whole: float
-    """What the whole forward takes: seconds, or what it costs on paper."""
+    """What the whole base takes in seconds of forwards, or costs on paper."""
     measured: bool
 
     def weight(self, node: int) -> float:
@@ -67,7 +68,8 @@ def flame(session: Session, root: int, cells: int) -> Flame:
     if tree is None or not 0 <= root < len(tree) or cells <= 0:
         return Flame(root, (), 0)
     measured = root_seconds(session) is not None
-    scale = _Scale(session, tree, weight(session, 0, measured=measured), measured)
+    of_forwards = base(session).of_forwards or 1.0
+    scale = _Scale(session, tree, weight(session, 0, measured=measured) / of_forwards, measured)
     own = scale.weight(root)
     if scale.whole <= 0 or own <= 0:
         return Flame(root, (), 0)

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import accumulate
 
 from msgspec import Struct
@@ -26,6 +26,7 @@ from tui_profiler.queries.cost.bound import (
 )
 from tui_profiler.queries.cost.incremental import STEP, Incremental, sums_in_steps
 from tui_profiler.queries.cost.thread_parts import arguments, thread_parts
+from tui_profiler.queries.time.base import base
 from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
 from tui_profiler.session import Session, Timings, Tree
 
@@ -47,7 +48,7 @@ class Segment(Struct, frozen=True):
     """First cell."""
     cells: int
     share: float
-    """Of the whole forward, rounded to what is written."""
+    """Of the base (``queries/time/base.py``), rounded to what is written."""
     alone: bool
     """It is one child, which may be named."""
 
@@ -104,13 +105,22 @@ def strip(session: Session, cells: int) -> Strip:
         (child, weight(session, child, measured=measured))
         for child in tree.modules_in(node) or [node]
     ]
-    return replace(
-        laid_out(tree, weights, weight(session, 0, measured=measured), cells), measured=measured
-    )
+    whole, of = weight(session, 0, measured=measured), base(session).of_forwards
+    return replace(laid_out(tree, weights, whole, cells, of), measured=measured)
 
 
-def laid_out(tree: Tree, weights: list[tuple[int, float]], whole: float, cells: int) -> Strip:
-    """Share out ``cells`` over nodes by their weights, and what is left of the whole."""
+def laid_out(
+    tree: Tree, weights: list[tuple[int, float]], whole: float, cells: int, of_base: float = 1.0
+) -> Strip:
+    """Share out ``cells`` over nodes by their weights, and what is left of the whole.
+
+    Args:
+        tree: that the nodes are of.
+        weights: of each node.
+        whole: of which they are parts.
+        cells: of the strip.
+        of_base: share of the base that the whole is.
+    """
     parts = [_Part(child, tree.ends[child], each, True) for child, each in weights]
     inside = sum(part.weight for part in parts)
     whole = max(whole, inside)
@@ -119,7 +129,7 @@ def laid_out(tree: Tree, weights: list[tuple[int, float]], whole: float, cells: 
     parts = _joined(parts, whole / cells)
     if (whole - inside) / whole * cells >= LEAST_CELLS:
         parts.append(_Part(ELSEWHERE, ELSEWHERE, whole - inside, True))
-    return Strip(_placed(parts, whole, cells), measured=True)
+    return Strip(_placed(parts, whole, cells, of_base), measured=True)
 
 
 def place(session: Session, shown: Strip, node: int) -> tuple[int, int] | None:
@@ -140,6 +150,22 @@ def place(session: Session, shown: Strip, node: int) -> tuple[int, int] | None:
     first = min(int(before / whole * segment.cells), segment.cells - 1)
     stop = min(max(round((before + within) / whole * segment.cells), first + 1), segment.cells)
     return segment.start + first, stop - first
+
+
+def with_shares(shown: Strip, share_of: Callable[[int], float | None]) -> Strip:
+    """Return a strip with the shares of another moment beside the names; cells stay as they are.
+
+    Args:
+        shown: the strip.
+        share_of: returns the share of the base that a module takes.
+    """
+    segments = (
+        replace(one, share=as_written(share_of(one.first) or 0.0))
+        if one.alone and one.first != ELSEWHERE
+        else one
+        for one in shown.segments
+    )
+    return replace(shown, segments=tuple(segments))
 
 
 def moved(shown: Strip, by: int) -> Strip:
@@ -177,7 +203,7 @@ def _joined(parts: list[_Part], of_one_cell: float) -> list[_Part]:
     return joined
 
 
-def _placed(parts: list[_Part], whole: float, cells: int) -> tuple[Segment, ...]:
+def _placed(parts: list[_Part], whole: float, cells: int, of_base: float) -> tuple[Segment, ...]:
     """Return each part its cells; parts with none are left out and their gap is shared again."""
     while True:
         # A hundred gaps would tell more about gaps than about time.
@@ -189,7 +215,7 @@ def _placed(parts: list[_Part], whole: float, cells: int) -> tuple[Segment, ...]
     segments: list[Segment] = []
     start = 0
     for part, width in zip(parts, widths, strict=True):
-        share = as_written(part.weight / whole)
+        share = as_written(part.weight / whole * of_base)
         segments.append(Segment(part.first, part.stop, start, width, share, part.alone))
         start += width + gap
     return tuple(segments)

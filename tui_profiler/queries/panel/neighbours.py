@@ -6,7 +6,8 @@ from msgspec import Struct
 
 from tui_profiler.queries.cost.bound import bound, bytes_moved, known_macs
 from tui_profiler.queries.cost.bound_classes import BoundKind
-from tui_profiler.queries.time.node_seconds import node_seconds, part_of
+from tui_profiler.queries.time.base import base, base_seconds, share
+from tui_profiler.queries.time.node_seconds import node_seconds
 from tui_profiler.session import Session, Tree
 
 
@@ -97,11 +98,11 @@ class Inside(Struct, frozen=True):
     name: str
     """As the model gave it: not safe yet."""
     seconds: float | None
-    """Per forward; None where it is not measured."""
+    """Per step of training, else per forward; None where it is not measured."""
     macs: int | None
     bytes: int
     share: float | None
-    """Of the node around it: of its time where that is measured, else of its MACs."""
+    """Of the base (``queries/time/base.py``)."""
     kind: BoundKind | None
     is_measured: bool
     """The class was measured, as against: on paper."""
@@ -118,11 +119,11 @@ def slowest_children(session: Session, node: int, most: int = 5) -> tuple[Inside
     if tree is None:
         return ()
     modules = tree.modules_in(node)
-    seconds = {child: node_seconds(session, child) for child in modules}
+    seconds = {child: _seconds(session, child) for child in modules}
     timed = any(value is not None for value in seconds.values())
     weight = seconds.get if timed else (lambda child: float(tree.weight_on_paper(child)))
     largest = nlargest(most, modules, key=lambda child: weight(child) or 0.0)
-    return tuple(_inside(session, tree, child, node) for child in largest)
+    return tuple(_inside(session, tree, child) for child in largest)
 
 
 def operators(session: Session, node: int, most: int | None = None) -> tuple[Inside, ...]:
@@ -131,7 +132,7 @@ def operators(session: Session, node: int, most: int | None = None) -> tuple[Ins
     if tree is None:
         return ()
     own = [child for child in tree.children(node) if tree.nodes[child].kind == "op"]
-    return tuple(_inside(session, tree, child, node) for child in own[:most])
+    return tuple(_inside(session, tree, child) for child in own[:most])
 
 
 def operator_count(tree: Tree, node: int) -> int:
@@ -139,12 +140,16 @@ def operator_count(tree: Tree, node: int) -> int:
     return sum(tree.nodes[child].kind == "op" for child in tree.children(node))
 
 
-def _inside(session: Session, tree: Tree, child: int, around: int) -> Inside:
+def _seconds(session: Session, node: int) -> float | None:
+    """Return the seconds of a node in a step of training, else in a forward."""
+    if base(session).name == "step":
+        return base_seconds(session, node)
+    return node_seconds(session, node)
+
+
+def _inside(session: Session, tree: Tree, child: int) -> Inside:
     cost = tree.costs[child]
-    seconds, whole_seconds = node_seconds(session, child), node_seconds(session, around)
-    share = part_of(seconds, whole_seconds)
-    if share is None and seconds is None and tree.weight_on_paper(around):
-        share = tree.weight_on_paper(child) / tree.weight_on_paper(around)
+    seconds = _seconds(session, child)
     found = bound(session, child)
     return Inside(
         node=child,
@@ -152,7 +157,7 @@ def _inside(session: Session, tree: Tree, child: int, around: int) -> Inside:
         seconds=seconds,
         macs=known_macs(cost),
         bytes=bytes_moved(cost),
-        share=share,
+        share=share(session, child),
         kind=found.kind if found is not None else None,
         is_measured=found is not None and found.measured,
     )

@@ -12,7 +12,7 @@ from tui_profiler.queries.cost.memory_compared import why_no_window
 from tui_profiler.queries.panel.cached_tree import age, is_remembered
 from tui_profiler.queries.time.forward_kinds import COLD_TIMES, why_times_do_not_fit
 from tui_profiler.queries.time.node_seconds import ENQUEUED, UNEVEN, parts_share
-from tui_profiler.queries.training.step import node_share, timed_backward
+from tui_profiler.queries.time.step_seconds import node_share, timed_backward
 from tui_profiler.queries.tree.columns import ColumnName
 from tui_profiler.session import Session, Tree
 
@@ -126,12 +126,10 @@ def operator_time_words(session: Session, node: int) -> str:
     if operators is None or not operators.times.windows:
         return "after the first operator window"
     windows = operators.times.windows
-    if operators.per_forward(node) is None:
+    if operators.p50_per_forward(node) is None:
         return f"not seen in any of {windows} operator windows"
-    words = f"median of {min(windows, WINDOWS)} operator windows"
-    usual = session.tick.latency_p50 if session.tick is not None else 0.0
-    slower = operators.times.forward_seconds / usual if usual > 0 else 0.0
-    return f"{words}, {slower:.1f}× slower" if slower >= 1.1 else words
+    of = "mean" if operators.has_means else "median"
+    return f"derived from the {of} of {min(windows, WINDOWS)} operator windows"
 
 
 def _work(session: Session, node: int) -> str:

@@ -1,4 +1,4 @@
-"""How long a forward spends in a node, and what share of the whole that is."""
+"""How long a forward spends in a node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
 
-from tui_profiler.queries.time.forward_kinds import times_fit_costs
+from tui_profiler.queries.time.operator_seconds import operator_seconds
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.columns import Timings
 
@@ -19,7 +19,8 @@ def node_seconds(session: Session, node: int) -> float | None:
     """Return the seconds a forward spends in a node, None where nothing was measured.
 
     Of a module the mean over one set of forwards, so that children and self time make it exactly;
-    of an operator the median of operator windows.
+    of an operator what operator windows say of that mean (``operator_seconds.py``): operators
+    never take more than their module.
 
     A container that is never called itself, such as a ModuleList, takes what its children take.
     """
@@ -27,9 +28,8 @@ def node_seconds(session: Session, node: int) -> float | None:
     if tree is None:
         return None
     if tree.nodes[node].kind == "op":
-        # Operators are timed in forwards as traced.
-        operators = session.operators if times_fit_costs(session) else None
-        return operators.per_forward(node) if operators is not None else None
+        operators = operator_seconds(session)
+        return operators.of(node) if operators is not None else None
     if timings is None:
         return None
     seconds = timings.per_forward(node)
@@ -52,7 +52,7 @@ def cpu_seconds(session: Session, node: int) -> float | None:
         return None
     if node in timings:
         return timings.cpu_per_forward(node)
-    inside = [timings.cpu_per_forward(each) for each in _inside(tree, timings, node)]
+    inside = [timings.cpu_per_forward(each) for each in measured_inside(tree, timings, node)]
     known = [seconds for seconds in inside if seconds is not None]
     return sum(known) if known else None
 
@@ -74,7 +74,7 @@ def unwaited_seconds(session: Session, node: int) -> float | None:
         return seconds * read / usual
     if node in timings:
         return timings.unwaited_per_forward(node) if timings.unwaited_per_forward(node) else even
-    inside = [timings.unwaited_per_forward(each) for each in _inside(tree, timings, node)]
+    inside = [timings.unwaited_per_forward(each) for each in measured_inside(tree, timings, node)]
     return sum(each or 0.0 for each in inside) if any(inside) else even
 
 
@@ -106,11 +106,13 @@ def parts_share(session: Session, node: int) -> float | None:
 
 def _inside_seconds(tree: Tree, timings: Timings, node: int) -> float | None:
     """Add up the nodes right inside of one that were measured."""
-    seconds = [timings.per_forward(inside) or 0.0 for inside in _inside(tree, timings, node)]
+    seconds = [
+        timings.per_forward(inside) or 0.0 for inside in measured_inside(tree, timings, node)
+    ]
     return sum(seconds) if seconds else None
 
 
-def _inside(tree: Tree, timings: Timings, node: int) -> Iterator[int]:
+def measured_inside(tree: Tree, timings: Timings, node: int) -> Iterator[int]:
     """Yield the nearest nodes inside of one that were measured."""
     measured = _measured(timings.tick.nodes)
     stop = tree.ends[node]
@@ -132,21 +134,11 @@ def root_seconds(session: Session) -> float | None:
     return seconds or None
 
 
-def share(session: Session, node: int) -> float | None:
-    """Return a node's share of one forward: of its time, or of its MACs before the first times."""
-    if session.tree is None:
-        return None
-    whole = root_seconds(session)
-    if whole is None:
-        return macs_share(session.tree, node)
-    return part_of(node_seconds(session, node), whole)
-
-
 def part_of(seconds: float | None, whole: float | None) -> float | None:
     """Return the share of a whole that a time is, at most all of it; None where one is not known.
 
-    Times of operators are of slower windows, and medians do not add up: sums of them may be longer
-    than the whole. No part of a forward takes 102 % of it.
+    Medians, of recordings of older versions, do not add up: sums of them may be longer than the
+    whole. No part of a forward takes 102 % of it.
     """
     return None if seconds is None or not whole else min(seconds / whole, 1.0)
 

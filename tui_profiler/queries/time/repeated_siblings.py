@@ -103,7 +103,8 @@ class Sums:
         self._costs, self._containers = before._costs, before._containers
         self._summed = before._summed
         former = before._session
-        if (former.timings, former.operators) == (session.timings, session.operators):
+        measured = (session.timings, session.operators, session.windows)
+        if (former.timings, former.operators, former.windows) == measured:
             self._seconds = before._seconds
 
     def cost(self, node: int, steps: Steps) -> Cost:
@@ -124,7 +125,7 @@ class Sums:
         return sum(known) if len(known) == len(told) else None
 
     def seconds(self, node: int, steps: Steps) -> float | None:
-        """Return the sum of the median seconds of each; None where one of them has none."""
+        """Return the sum of the seconds of each; None where one of them has none."""
         if self._seconds is None:
             self._seconds = self._measured()
         found = summed(self._seconds, node, steps)
@@ -145,13 +146,14 @@ class Sums:
         tree, timings, operators = session.tree, session.timings, session.operators
         assert tree is not None
         column = array("d", [math.nan]) * len(tree)
-        told = [(timings.tick.nodes, timings.whole)] if timings is not None else []
-        if operators is not None:
-            told.append((operators.times.nodes, memoryview(operators.times.per_forward).cast("f")))
-        for nodes, values in told:
-            for node, value in zip(memoryview(nodes).cast("I"), values, strict=True):
+        if timings is not None:
+            modules = memoryview(timings.tick.nodes).cast("I")
+            for node, value in zip(modules, timings.whole, strict=True):
                 if node < len(column):
                     column[node] = value
+        for node in memoryview(operators.times.nodes).cast("I") if operators is not None else ():
+            if node < len(column) and (seconds := node_seconds(session, node)) is not None:
+                column[node] = seconds
         if self._containers is None:
             holding = (i for i, stop in enumerate(tree.ends) if stop > i + 1)
             self._containers = [i for i in holding if tree.nodes[i].kind == "module"]

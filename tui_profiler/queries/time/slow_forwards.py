@@ -139,7 +139,9 @@ def as_session(session: Session, slow: messages.SlowForward) -> Session:
         faults_per_forward=b"",
         own_faults_per_forward=b"",
     )
-    return replace(session, timings=Timings(one), host_operators=None)
+    # One forward is the whole that its shares are of.
+    alone = replace(session, training=None, generation=None)
+    return replace(alone, timings=Timings(one), host_operators=None)
 
 
 def causes(session: Session, slow: messages.SlowForward) -> tuple[Cause, ...]:

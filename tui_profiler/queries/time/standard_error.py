@@ -23,7 +23,13 @@ from statistics import quantiles, stdev
 from typing import NamedTuple
 
 from tui_profiler.figures.units import share, thousands
-from tui_profiler.queries.time.node_seconds import UNEVEN, node_seconds, parts_share
+from tui_profiler.queries.time.node_seconds import (
+    UNEVEN,
+    measured_inside,
+    node_seconds,
+    parts_share,
+)
+from tui_profiler.queries.time.operator_seconds import operator_seconds
 from tui_profiler.session import Session, Timings
 
 MEDIAN_ERROR = 1.2533
@@ -53,15 +59,33 @@ class WholeRun:
 
     def seconds(self, node: int) -> float | None:
         """Return the seconds of a forward in a node."""
-        mean = self._mean(node, own=False)
-        return mean if mean is not None else node_seconds(self._session, node)
+        session = self._session
+        tree, timings = session.tree, session.timings
+        if not self._blocks() or tree is None or timings is None:
+            return node_seconds(session, node)
+        if tree.nodes[node].kind == "op":
+            return self._of_operator(node)
+        if node in timings:
+            return self._mean(node, own=False)
+        inside = [self._mean(child, own=False) for child in measured_inside(tree, timings, node)]
+        return sum(inside) if inside else None
+
+    def _of_operator(self, node: int) -> float | None:
+        """Return an operator's part of the self time of its module, over the same blocks."""
+        operators, timings = operator_seconds(self._session), self._session.timings
+        seconds = None if operators is None else operators.of(node)
+        if operators is None or seconds is None or timings is None:
+            return seconds
+        module = operators.module(node)
+        own = timings.own_per_forward(module)
+        return seconds * self._mean(module, own=True) / own if own else seconds
 
     def own_seconds(self, node: int) -> float | None:
         """Return the same without modules called inside."""
-        mean, timings = self._mean(node, own=True), self._session.timings
-        if mean is not None:
-            return mean
-        return timings.own_per_forward(node) if timings is not None else None
+        timings = self._session.timings
+        if timings is None or not self._blocks():
+            return timings.own_per_forward(node) if timings is not None else None
+        return self._mean(node, own=True) if node in timings else None
 
     @property
     def statistic(self) -> str:
@@ -90,11 +114,11 @@ class WholeRun:
         one = call_error(timing.p50, timing.p95, min(timing.calls, timings.tick.window))
         return one * calls if one is not None and isfinite(one) else None
 
-    def _mean(self, node: int, *, own: bool) -> float | None:
-        """Return the mean seconds of a forward in a node; None where no block called it."""
+    def _mean(self, node: int, *, own: bool) -> float:
+        """Return the mean seconds of a forward in a module over all blocks, of which some exist."""
         blocks = self._blocks()
         seconds = sum(block.seconds(node, own=own) for block in blocks)
-        return seconds / sum(block.forwards for block in blocks) if seconds else None
+        return seconds / sum(block.forwards for block in blocks)
 
     def _blocks(self) -> tuple[_Block, ...]:
         if self._cut is None:

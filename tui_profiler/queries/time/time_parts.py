@@ -2,9 +2,9 @@
 
 1. Modules inside and the node's self time are means over one set of forwards: they add up exactly.
 2. Of the self time, what the node waits for a core is taken first.
-3. The rest is divided as the last operator window was: by the node's own operators, by the time
-   without an operator (*host*) and by what no node stands for (*other*). A window is slower than
-   other forwards, so that its shares are taken and not its seconds.
+3. The rest is what the node's own operators take (``operator_seconds.py``), and time without an
+   operator (*host*) and of what no node stands for (*other*), divided as in the last operator
+   window. A window is slower than other forwards, so that its shares are taken and not its seconds.
 4. What could not be divided is one part with its own name, never left out.
 """
 
@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from tui_profiler.queries.time.forward_kinds import times_fit_costs
 from tui_profiler.queries.time.node_seconds import node_seconds
+from tui_profiler.queries.time.operator_seconds import modules_called_in
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.columns import Timings
 
@@ -91,7 +92,7 @@ def _divided(session: Session, tree: Tree, node: int, own: float) -> list[TimePa
     if windows is None or shares is None or own <= 0.0:
         return []
     seconds, host, other = shares
-    for child in _called_inside(session, tree, node):
+    for child in modules_called_in(tree, windows, node):
         inside = windows.shares(child)
         if inside is not None:
             seconds, host, other = (
@@ -101,41 +102,31 @@ def _divided(session: Session, tree: Tree, node: int, own: float) -> list[TimePa
     region = windows.region(node)
     if region is not None:
         # Of an opaque module the operators are what it called, whoever stands for them.
-        operators = {part.name: part.seconds for part in region.parts}
-        other = max(seconds - host - sum(operators.values()), 0.0)
+        in_window = {part.name: part.seconds for part in region.parts}
+        other = max(seconds - host - sum(in_window.values()), 0.0)
+        whole = sum(in_window.values()) + host + other
+        operators = {name: own * each / whole for name, each in in_window.items()} if whole else {}
     else:
-        operators = _operators(session, tree, node)
-    whole = sum(operators.values()) + host + other
-    if whole <= 0.0:
+        operators = _operators(session, tree, node, own)
+    if not operators and not host + other:
         return []
-    scale = own / whole
     by_time = sorted(operators.items(), key=lambda one: -one[1])
-    found = [TimePart("operator", name, taken * scale) for name, taken in by_time]
-    found.append(TimePart("host", HOST, host * scale))
-    found.append(TimePart("other", OTHER, other * scale))
-    return found
+    parts = [TimePart("operator", name, taken) for name, taken in by_time]
+    rest = max(own - sum(operators.values()), 0.0)
+    between = host / (host + other) if host + other else 1.0
+    parts.append(TimePart("host", HOST, rest * between))
+    parts.append(TimePart("other", OTHER, rest - rest * between))
+    return parts
 
 
-def _called_inside(session: Session, tree: Tree, node: int) -> list[int]:
-    """Return the nearest modules below that the window saw: a ModuleList is never called."""
-    windows = session.windows
-    assert windows is not None
-    found: list[int] = []
-    pending = tree.modules_in(node)
-    while pending:
-        child = pending.pop()
-        if windows.shares(child) is not None:
-            found.append(child)
-        else:
-            pending += tree.modules_in(child)
-    return found
-
-
-def _operators(session: Session, tree: Tree, node: int) -> dict[str, float]:
-    """Return seconds of the node's own operators in the last window, by name."""
-    found: dict[str, float] = {}
+def _operators(session: Session, tree: Tree, node: int, own: float) -> dict[str, float]:
+    """Return the seconds of the node's own operators by name, of so much self time on a core."""
+    self_time = session.timings.own_per_forward(node) if session.timings is not None else None
+    if not self_time:
+        return {}
+    by_name: dict[str, float] = {}
     for child in tree.children(node):
-        if tree.nodes[child].kind == "op" and session.operators is not None:
+        if tree.nodes[child].kind == "op" and (spent := node_seconds(session, child)):
             name = tree.nodes[child].name
-            found[name] = found.get(name, 0.0) + (session.operators.last(child) or 0.0)
-    return found
+            by_name[name] = by_name.get(name, 0.0) + spent * min(own / self_time, 1.0)
+    return by_name

@@ -26,7 +26,8 @@ from tui_profiler.queries.cost.bound_classes import KINDS, BoundKind
 from tui_profiler.queries.cost.ceilings import UsableRoofs, usable_roofs
 from tui_profiler.queries.cost.incremental import STEP, Incremental, sums_in_steps
 from tui_profiler.queries.time.repeated_siblings import Steps
-from tui_profiler.queries.training.step import timed_backward, why_no_step
+from tui_profiler.queries.time.step_seconds import timed_backward
+from tui_profiler.queries.training.step import why_no_step
 from tui_profiler.queries.training.step_costs import why_no_backward
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.training import NO_COST, CostColumns, NodeCost, StepColumns

@@ -6,10 +6,13 @@ of their own in the backward. Seconds and work are of one pass (``backward_bound
 
 import math
 
-from tui_profiler.messages import Cost
+from msgspec.structs import replace
+
+from tui_profiler.messages import Cost, known
 from tui_profiler.queries.cost import bound, roofline
 from tui_profiler.queries.cost.ceilings import usable_roofs
 from tui_profiler.queries.cost.roofline_view import Work
+from tui_profiler.queries.time.step_seconds import directions
 from tui_profiler.queries.training.backward_bound import (
     backward_bound,
     moved_by,
@@ -62,7 +65,10 @@ def _node(
     work = work_of((cost.of(node) if cost is not None else None) or NO_COST)
     seconds = _seconds(session, node) or None
     judged = backward_bound(session, node) if seconds else None
-    return roofline.figures_of(tree, (found, now), node, work, (seconds, judged))
+    figures = roofline.figures_of(tree, (found, now), node, work, (seconds, judged))
+    step = None if session.training is None else known(session.training.step.seconds)
+    of_step = directions(session, 0)[1] / step if step else 0.0
+    return replace(figures, gain=figures.gain and figures.gain * of_step)
 
 
 BACKWARD = Work(

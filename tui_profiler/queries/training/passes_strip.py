@@ -14,7 +14,7 @@ from tui_profiler.formatting.canvas import split_cells
 from tui_profiler.messages import known
 from tui_profiler.queries.forward.flame import module_of
 from tui_profiler.queries.forward.strip import Segment, Strip, as_written, divided, laid_out
-from tui_profiler.queries.training.step import directions, timed_backward
+from tui_profiler.queries.time.step_seconds import directions, timed_backward
 from tui_profiler.session import Session, Tree
 
 LEAST_CELLS = 24
@@ -64,6 +64,12 @@ def passes_strip(session: Session, cells: int, between: int) -> PassesStrip | No
         )
         strips.append(Strip(segments, measured=True))
     return PassesStrip(*strips)
+
+
+def direction_share(session: Session, node: int, *, is_backward: bool) -> float:
+    """Return the share of the step that a module takes in its forward, or in its backward."""
+    step = known(session.training.step.seconds) if session.training is not None else None
+    return directions(session, node)[is_backward] / step if step else 0.0
 
 
 def places(session: Session, shown: PassesStrip, node: int) -> tuple[tuple[int, int], ...]:

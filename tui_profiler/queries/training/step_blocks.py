@@ -18,7 +18,8 @@ from msgspec import Struct
 from tui_profiler.formatting.canvas import split_cells
 from tui_profiler.messages import SlowStep, known
 from tui_profiler.queries.forward.strip import as_written
-from tui_profiler.queries.training.step import Part, PartName, directions, parts_of, step_parts
+from tui_profiler.queries.time.step_seconds import directions
+from tui_profiler.queries.training.step import Part, PartName, parts_of, step_parts
 from tui_profiler.session import Session, Tree
 
 MOST_LEVELS = 64

@@ -10,6 +10,7 @@ from tui_profiler.formatting.canvas import bar_scale, half_cells, split_cells
 from tui_profiler.messages import Cost
 from tui_profiler.queries.cost.bound import (
     NOT_DECIDED,
+    Bound,
     bound,
     bytes_moved,
     intensity,
@@ -19,12 +20,15 @@ from tui_profiler.queries.cost.bound import (
 )
 from tui_profiler.queries.cost.bound_classes import BoundKind
 from tui_profiler.queries.cost.energy import replay_of
+from tui_profiler.queries.time.base import Base, base, base_seconds
+from tui_profiler.queries.time.base import share as share_of_base
 from tui_profiler.queries.time.hysteresis import Hysteresis
-from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
+from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
 from tui_profiler.queries.time.repeated_siblings import Steps, Sums, members
 from tui_profiler.queries.time.series import Trend, spaced, trend
 from tui_profiler.queries.training.backward_bound import backward_bound
 from tui_profiler.queries.training.step_costs import is_at_most
+from tui_profiler.queries.training.step_mix import step_parts_by_class
 from tui_profiler.queries.tree.columns import MEASURED, ColumnName, summed_figure
 from tui_profiler.session import Bounded, Session, Timings, Tree
 
@@ -75,7 +79,7 @@ class Cells(Struct, frozen=True):
     is_bound_measured: bool
     """False: it is on paper, and the bar is grey."""
     measured_share: float | None
-    """Share of the forward's time, None before the first times; decides how much weight it gets."""
+    """Share of the base, None before the first times; decides how much weight it gets."""
     failed: bool
     steps: Steps
     """The runs that the node lies in where the row sums over them."""
@@ -88,8 +92,8 @@ class Figures:
         self.session = Session()
         self.times = TimeColumn("ms", 2)
         """How the columns of times are written."""
-        self.whole: float | None = None
-        """Seconds of one forward, None before the first times."""
+        self.base: Base = base(self.session)
+        """What shares and bars are of."""
         self.stale = False
         """No data has come for a while."""
         self._scale = 1.0
@@ -98,14 +102,14 @@ class Figures:
         self._trends: Hysteresis[Trend] = Hysteresis(HOLD_TREND_SECONDS)
         self._ticks: list[Timings] = []
         self._found_trends: dict[int, Trend] = {}
-        self._rescaled: tuple[Tree | None, int, bool, bool, float] = (None, 0, False, False, 0.0)
+        self._rescaled: tuple[Tree | None, int, str, bool, float] = (None, 0, "", False, 0.0)
         self._types: dict[int, str] = {}
         self._sums = Sums(self.session)
 
     @property
     def measured(self) -> bool:
         """There are times; before that shares and bars speak of MACs."""
-        return self.whole is not None
+        return self.base.is_measured
 
     @property
     def scale(self) -> float:
@@ -127,13 +131,15 @@ class Figures:
         self._sums = Sums(session, self._sums)
         if tree is not before.tree:
             self._types.clear()
-        whole = root_seconds(session)
-        if tree is not before.tree or (whole is None) != (self.whole is None):
+        former, self.base = self.base, base(session)
+        if tree is not before.tree or former.name != self.base.name:
             for steady in (self._scales, self._bars, self._trends):
                 steady.clear()
+        # Times of a row are of one step, or of one forward.
+        is_step = self.base.name == "step"
+        whole = base_seconds(session, 0) if is_step else root_seconds(session)
         if whole is not None:
-            self.times = fitted_times(whole, self.times if self.whole is not None else None)
-        self.whole = whole
+            self.times = fitted_times(whole, self.times if former.is_measured else None)
         if tree is not None and len(tree):
             if session.timings is not before.timings:
                 self._follow_trends(session)
@@ -151,7 +157,7 @@ class Figures:
         assert tree is not None
         cost = self._sums.cost(node, steps) if steps else tree.costs[node]
         seconds = self._sums.seconds(node, steps) if steps else node_seconds(session, node)
-        share = self._share(tree, cost, seconds)
+        share = self._share(node, steps)
         has_timing = session.timings is not None and not steps
         timing = session.timings.of(node) if has_timing and session.timings is not None else None
         missing = self._missing(tree, node)
@@ -159,7 +165,9 @@ class Figures:
         found = bound(session, node, steps)
         if not seconds and (found is None or not found.measured):
             found = None  # A class on paper stands beside times alone.
-        mix = () if found is None or not found.mix else (*found.mix, found.not_decided)
+        bar = self._bar(
+            ~node if steps else node, share or 0.0, bar_cells, self._mix(node, steps, found)
+        )
         return Cells(
             parameters=cost.parameters or "zero",
             macs=_macs(cost) if has_forward else "unavailable",
@@ -172,7 +180,7 @@ class Figures:
             p95="unavailable" if steps else missing if timing is None else timing.p95,
             share=(missing if self.measured else "zero") if share is None else share or "zero",
             trend=self._trend(node) if not steps else "",
-            bar=self._bar(~node if steps else node, share or 0.0, bar_cells, mix),
+            bar=bar,
             bound=found.kind if found is not None else None,
             is_bound_measured=found is not None and found.measured,
             measured_share=share if self.measured else None,
@@ -219,11 +227,20 @@ class Figures:
             return False
         return any(tree.nodes[each].path == failure.where for each in members(node, steps))
 
-    def _share(self, tree: Tree, cost: Cost, seconds: float | None) -> float | None:
-        if self.whole is None:
-            weight, whole = tree.weight_of(cost), tree.weight_on_paper(0)
-            return weight / whole if whole else None
-        return part_of(seconds, self.whole)
+    def _share(self, node: int, steps: Steps) -> float | None:
+        """Return the share of the base that a row takes; of a sum all of its nodes have one."""
+        if not steps:
+            return share_of_base(self.session, node)
+        shares = [share_of_base(self.session, each) for each in members(node, steps)]
+        known_shares = [each for each in shares if each is not None]
+        return min(sum(known_shares), 1.0) if len(known_shares) == len(shares) else None
+
+    def _mix(self, node: int, steps: Steps, found: Bound | None) -> tuple[float, ...]:
+        """Return the parts of a bar by class, then what is not decided; none where it is grey."""
+        if self.base.name == "step":
+            parts = step_parts_by_class(self.session, node, steps)
+            return parts if any(parts) else ()
+        return () if found is None or not found.mix else (*found.mix, found.not_decided)
 
     def _missing(self, tree: Tree, node: int) -> Missing:
         session = self.session
@@ -248,23 +265,18 @@ class Figures:
 
     def _rescale(self, tree: Tree, root: int, run_of: Callable[[int], Steps] | None) -> None:
         at = self.session.heard_at
-        wanted = (tree, root, self.measured, run_of is not None)
+        wanted = (tree, root, self.base.name, run_of is not None)
         *known, known_at = self._rescaled
         if tuple(known) == wanted and 0 <= at - known_at < REFRESH_SECONDS:
             return
         self._rescaled = (*wanted, at)
         shares = (
-            self._row_share(tree, child, run_of(child) if run_of is not None else ())
+            self._share(child, run_of(child) if run_of is not None else ()) or 0.0
             for child in tree.children(root)
         )
         # Rows that are sums have a scale of their own, at once.
         key = root if run_of is None else -1 - root
         self._scale = self._scales.show(key, bar_scale(max(shares, default=1.0)), at)
-
-    def _row_share(self, tree: Tree, node: int, steps: Steps) -> float:
-        cost = self._sums.cost(node, steps) if steps else tree.costs[node]
-        seconds = self._sums.seconds(node, steps) if steps else node_seconds(self.session, node)
-        return self._share(tree, cost, seconds) or 0.0
 
     def _trend(self, node: int) -> Trend:
         if not self.measured:

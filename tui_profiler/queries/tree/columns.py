@@ -8,11 +8,12 @@ from tui_profiler.messages import Node, Tensor, Unknown, known
 from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.bound_classes import KINDS, LEGEND
 from tui_profiler.queries.cost.energy import node_energy
-from tui_profiler.queries.time.forward_kinds import times_fit_costs
-from tui_profiler.queries.time.node_seconds import cpu_seconds, node_seconds, share
+from tui_profiler.queries.time.base import base, share
+from tui_profiler.queries.time.node_seconds import cpu_seconds, node_seconds
+from tui_profiler.queries.time.operator_seconds import operator_seconds
 from tui_profiler.queries.time.repeated_siblings import Steps, members
+from tui_profiler.queries.time.step_seconds import step_forward, timed_backward
 from tui_profiler.queries.training.backward_bound import backward_bound, backward_mixes
-from tui_profiler.queries.training.step import node_share, timed_backward
 from tui_profiler.queries.training.step_costs import gradient_bytes
 from tui_profiler.session import Session
 
@@ -73,7 +74,7 @@ COLUMN_WORDS: dict[ColumnName, tuple[str, str]] = {
     "mean": ("call", "mean time of one call"),
     "p95": ("p95", "p95 of one call"),
     "calls": ("calls", "calls per forward"),
-    "share": ("%", "share of the forward"),
+    "share": ("%", "share of what is waited for: step, request or forward"),
     "bar": ("bar", "share, in the colours of the bound"),
     "bound": ("bound", LEGEND),
     "energy": ("energy", "energy of a forward (~ estimated)"),
@@ -120,7 +121,11 @@ def figure(session: Session, node: int, column: ColumnName) -> float | None:
         case "energy":
             found = node_energy(session, node)
             return None if isinstance(found, Unknown) else found.joules
-        case "forward" | "backward" | "recompute" | "step":
+        case "step":
+            return share(session, node) if base(session).name == "step" else None
+        case "forward":
+            return step_forward(session, node)
+        case "backward" | "recompute":
             return _of_step(session, node, column)
         case "gradients":
             return gradient_bytes(session, node)
@@ -179,8 +184,10 @@ def step_columns(session: Session) -> frozenset[ColumnName]:
         return frozenset()
     step = session.training.step
     found: set[ColumnName] = {"forward"}
+    if base(session).name == "step":
+        found.add("step")
     if timed_backward(session, 0) is not None:
-        found |= {"backward", "step"}
+        found.add("backward")
         if known(step.recompute):
             found.add("recompute")
     if gradient_bytes(session, 0) is not None:
@@ -191,18 +198,10 @@ def step_columns(session: Session) -> frozenset[ColumnName]:
 
 
 def _of_step(session: Session, node: int, column: ColumnName) -> float | None:
-    found = (node_share if column == "forward" else timed_backward)(session, node)
+    found = timed_backward(session, node)
     if found is None:
         return None
-    match column:
-        case "forward":
-            return found.forward
-        case "backward":
-            return found.backward
-        case "recompute":
-            return known(found.recomputed)
-        case _:
-            return known(found.share)
+    return found.backward if column == "backward" else known(found.recomputed)
 
 
 def _time(session: Session, node: int, column: ColumnName) -> float | None:
@@ -210,10 +209,10 @@ def _time(session: Session, node: int, column: ColumnName) -> float | None:
         return node_seconds(session, node)
     if column == "cpu":
         return cpu_seconds(session, node)
-    timings, tree, operators = session.timings, session.tree, session.operators
+    timings, tree = session.timings, session.tree
     if tree is not None and tree.nodes[node].kind == "op":
-        is_self = column == "self" and operators is not None and times_fit_costs(session)
-        return operators.own_per_forward(node) if is_self and operators is not None else None
+        operators = operator_seconds(session) if column == "self" else None
+        return operators.own(node) if operators is not None else None
     if timings is None:
         return None
     if column == "self":

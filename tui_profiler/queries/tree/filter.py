@@ -4,7 +4,7 @@
     name: type: bound:  a part of the name, of the type; the bound it has
     shape: kernel:      axes of an input, an output or a weight in a row: 1x64x56x56, *x7x7;
                         the last axes of a weight: 7x7
-    time> share>        measured: 1ms, 20us, 0.5s; 5%
+    time> share>        measured: 1ms, 20us, 0.5s; 5%; of a step in training, else of a forward
     params> mac>        1M, 250K, 4G, or a plain number
     depth<              levels below the model: 3
     !                   before any of them: what it does not find
@@ -24,7 +24,8 @@ from msgspec import Struct
 from tui_profiler.messages import Node, Weight
 from tui_profiler.queries.cost.bound import kinds_of, known_macs
 from tui_profiler.queries.cost.bound_classes import KINDS, NAMES, BoundKind
-from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
+from tui_profiler.queries.time.base import base, base_seconds, share
+from tui_profiler.queries.time.node_seconds import node_seconds
 from tui_profiler.session import Session, Tree
 
 _Field: TypeAlias = Literal[
@@ -203,7 +204,7 @@ def is_live(text: str) -> bool:
 def why_none(session: Session, text: str) -> str:
     """Return why a filter can find nothing yet; empty where it could."""
     fields = {term.field for term in read_filter(text).terms}
-    if fields & {"time", "share"} and root_seconds(session) is None:
+    if fields & {"time", "share"} and not base(session).is_measured:
         return "needs times"
     return ""
 
@@ -296,10 +297,11 @@ def _figure(session: Session, tree: Tree, term: _Term) -> Callable[[int], float 
     costs, depths = tree.costs, tree.depths
     match term.field:
         case "time":
-            return lambda node: node_seconds(session, node)
+            of = base_seconds if base(session).name == "step" else node_seconds
+            return lambda node: of(session, node)
         case "share":
-            whole = root_seconds(session)
-            return lambda node: part_of(node_seconds(session, node), whole)
+            is_measured = base(session).is_measured
+            return lambda node: share(session, node) if is_measured else None
         case "params":
             return lambda node: costs[node].parameters
         case "mac":

@@ -34,14 +34,17 @@ _OF_SOME = "the report was written with --top or --depth: it has no whole tree"
 
 _Figure: TypeAlias = Count | Annotated[float, Meta(ge=0, le=MOST_NUMBER)]
 _Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=_MOST_SECONDS)]
+_SelfSeconds: TypeAlias = Annotated[float, Meta(ge=-_MOST_SECONDS, le=_MOST_SECONDS)]
 
 
 class _Timing(Struct):
     calls: Count | None = None
     p50_s: _Seconds | None = None
     p95_s: _Seconds | None = None
-    self_s: Annotated[float, Meta(ge=-_MOST_SECONDS, le=_MOST_SECONDS)] | None = None
+    self_s: _SelfSeconds | None = None
     per_forward_s: _Seconds | None = None
+    self_mean_s: _SelfSeconds | None = None
+    mean_per_forward_s: _Seconds | None = None
 
 
 class _Layer(Struct):
@@ -208,18 +211,26 @@ def _readings(report: ReportParts) -> dict[str, Reading]:
 
 
 def _times(report: ReportParts) -> tuple[dict[int, float], dict[int, float], dict[int, float]]:
-    """Return seconds of a forward, own ones, and their standard errors, by node."""
+    """Return seconds of a forward, own ones, and their standard errors, by node.
+
+    Means, which add up; medians of operators are left out beside them.
+    """
     seconds: dict[int, float] = {}
     own: dict[int, float] = {}
     errors: dict[int, float] = {}
     forwards = report.latency.forwards if report.latency is not None else None
+    has_means = _has_means(report)
     for index, layer in enumerate(report.layers):
         timing = layer.timing
-        if timing is None or timing.per_forward_s is None:
+        if timing is None:
             continue
-        seconds[index] = timing.per_forward_s
-        if timing.self_s is not None and layer.kind == "module":
-            own[index] = timing.self_s
+        total = timing.mean_per_forward_s if has_means else timing.per_forward_s
+        self_time = timing.self_mean_s if has_means else timing.self_s
+        if total is None:
+            continue
+        seconds[index] = total
+        if self_time is not None and layer.kind == "module":
+            own[index] = self_time
         if None not in (timing.calls, timing.p50_s, timing.p95_s) and forwards:
             assert timing.calls is not None
             assert timing.p50_s is not None
@@ -230,12 +241,19 @@ def _times(report: ReportParts) -> tuple[dict[int, float], dict[int, float], dic
     return seconds, own, errors
 
 
+def _has_means(report: ReportParts) -> bool:
+    """Return whether modules have mean times, as in all but the oldest reports."""
+    timings = (layer.timing for layer in report.layers if layer.kind == "module")
+    return any(one is not None and one.mean_per_forward_s is not None for one in timings)
+
+
 def _statistic(report: ReportParts) -> str:
-    """Say what the times are; of how many forwards they are the middle, a report does not tell."""
+    """Return what the times are; of how many forwards, a report does not tell."""
     forwards = report.latency.forwards if report.latency is not None else None
+    of = "mean" if _has_means(report) else "p50"
     if report.latency is not None and report.latency.cold:
-        return "cold, p50 of warm-up forwards"
-    return ONE_FORWARD if forwards == 1 else "p50 of its last forwards"
+        return f"cold, {of} of warm-up forwards"
+    return ONE_FORWARD if forwards == 1 else f"{of} of its last forwards"
 
 
 def _at(whole: dict[str, object], path: str) -> object:

@@ -58,12 +58,14 @@ from tui_profiler.reports.json.sections.measured import (
     Overhead,
     Throughput,
     Timing,
+    Whole,
     latency_section,
     layer_memory,
     measured_memory,
     overhead_section,
     throughput_section,
     timing,
+    whole_section,
 )
 from tui_profiler.reports.json.sections.out_of_memory import OutOfMemory, out_of_memory_section
 from tui_profiler.reports.json.sections.parameters import (
@@ -442,6 +444,7 @@ class Report(json_values.Part, frozen=True, kw_only=True):
     inputs: list[Input] | None
     published: Published | None
     mode: Mode
+    base: Whole
     other_models: list[str]
     """Classes of the other models that the program ran."""
     torch_child_processes: list[int]
@@ -645,6 +648,7 @@ def report_of(
         batch=None if model is None else batch_axis(model),
         published=_published(model),
         mode=_mode(session),
+        base=whole_section(session),
         other_models=list(other_models(session)),
         torch_child_processes=list(session.children.pids) if session.children else [],
         models=_models(session),

@@ -33,7 +33,8 @@ from tui_profiler.messages import NO_FORWARD, Figure, Gpu, Sample, Unknown, know
 from tui_profiler.queries.cost.bound import bound, known_bytes, known_flops, known_macs
 from tui_profiler.queries.cost.totals import is_estimated_rate
 from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
-from tui_profiler.queries.training.step import NodeShare, step_parts, timed_backward
+from tui_profiler.queries.time.step_seconds import NodeShare, timed_backward
+from tui_profiler.queries.training.step import step_parts
 from tui_profiler.reports.perfetto.packets import Annotations, Unit, Writer
 from tui_profiler.session import Session, Tree
 

@@ -9,6 +9,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from tui_profiler.figures import units
@@ -18,8 +19,9 @@ from tui_profiler.findings.trial_verdict import GROUP_WORDS, Advice, grouped
 from tui_profiler.formatting.text import middle, safe, width
 from tui_profiler.messages import NO_FORWARD
 from tui_profiler.queries.cost import bound, totals
+from tui_profiler.queries.time.base import base, base_seconds, own_base_seconds, own_share
 from tui_profiler.queries.time.forward_kinds import forwards_words
-from tui_profiler.queries.time.node_seconds import part_of, root_seconds
+from tui_profiler.queries.time.node_seconds import root_seconds
 from tui_profiler.queries.time.standard_error import DOUBT, NOT_RANKED, why_doubtful
 from tui_profiler.reports.text.markdown import escaped
 from tui_profiler.reports.text.sections import figure_text
@@ -179,21 +181,22 @@ def _rows(session: Session, tree: Tree, top: int) -> _Rows:
 
 
 def _by_time(session: Session, whole: float, top: int) -> _Rows:
-    times, nodes = units.fitted_times(whole), totals.slowest_modules(session, top)
+    of = base(session)
+    times = units.fitted_times(base_seconds(session, 0) or whole)
+    nodes = totals.slowest_modules(session, top)
 
     def figures(at: int) -> tuple[str, ...]:
         timing = session.timings.of(at) if session.timings is not None else None
         if timing is None:
             return (units.UNAVAILABLE, units.UNAVAILABLE, units.UNAVAILABLE)
         mark = DOUBT if why_doubtful(session, at) else ""
-        own = timing.own_per_forward
-        part = figure_text.percent(part_of(own, whole))
-        return (mark + units.in_column(own, times), part, _class(session, at))
+        own = units.written(own_base_seconds(session, at), partial(units.in_column, column=times))
+        return (mark + own, figure_text.percent(own_share(session, at)), _class(session, at))
 
     is_doubtful = any(why_doubtful(session, at) for at in nodes)
     return _Rows(
         "top nodes by self time (measured)",
-        (f"self {times.unit}", "% of forward", "bound"),
+        (f"self {times.unit}", f"% {of.words.replace('the ', '').replace('a ', '')}", "bound"),
         nodes,
         figures,
         NOT_RANKED if is_doubtful else "",

@@ -14,7 +14,8 @@ from tui_profiler.queries.cost.bound import is_at_least, is_counted, known_flops
 from tui_profiler.queries.cost.exactness import SIGNS, of_flops
 from tui_profiler.queries.cost.totals import peak_bytes, throughput, top_modules
 from tui_profiler.queries.panel import out_of_memory
-from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
+from tui_profiler.queries.time.base import BASE_WORDS, base, share
+from tui_profiler.queries.time.node_seconds import node_seconds
 from tui_profiler.reports.text.sections.figure_text import bytes_of, peak_size, work
 from tui_profiler.session import Session, Tree
 
@@ -75,7 +76,6 @@ def _worst(compared: comparison.Comparison) -> str:
 
 def _modules(session: Session, tree: Tree) -> str:
     is_timed = session.timings is not None
-    whole = root_seconds(session)
     rows = []
     for index in top_modules(session, "seconds" if is_timed else "flops", TOP):
         node, cost = tree.nodes[index], tree.costs[index]
@@ -86,13 +86,16 @@ def _modules(session: Session, tree: Tree) -> str:
             units.count(cost.parameters),
             _flops(tree, index),
             units.written(seconds, units.duration),
-            units.written(part_of(seconds, whole), units.share),
+            units.written(share(session, index), units.share),
         ]
         rows.append(_cells(texts, heads=1))
     if not rows:
         return ""
-    by = "time" if is_timed else "FLOP"
-    head = _cells((f"most {by}", "class", "parameters", "FLOP", "time", "%"), heads=6)
+    by, of_base = "time" if is_timed else "FLOP", BASE_WORDS[base(session).name][0]
+    head = _cells(
+        (f"most {by}", "class", "parameters", "FLOP", "time", of_base),
+        heads=6,
+    )
     return f"<table>{head}{''.join(rows)}</table>"
 
 

@@ -5,9 +5,11 @@ from typing import Annotated, Literal, TypedDict
 from msgspec import Meta, field
 
 from tui_profiler.messages import SlowForward, Unknown
+from tui_profiler.queries.cost.flat import NO_SELF_TIME
 from tui_profiler.queries.cost.memory_compared import why_no_window
 from tui_profiler.queries.cost.totals import any_rate, is_estimated_rate, why_no_times
 from tui_profiler.queries.panel.provenance import operator_time_words
+from tui_profiler.queries.time.base import BaseName, base, own_share, share
 from tui_profiler.queries.time.gpu_times import host_seconds
 from tui_profiler.queries.time.node_seconds import (
     CPU_OF_CALLS,
@@ -16,6 +18,7 @@ from tui_profiler.queries.time.node_seconds import (
     root_seconds,
     why_no_cpu_time,
 )
+from tui_profiler.queries.time.operator_seconds import operator_seconds
 from tui_profiler.queries.time.slow_forwards import CauseName, causes, is_slow
 from tui_profiler.reports.json.sections.step import node_step
 from tui_profiler.reports.json_values import Count, Known, OfSome, Part, Size, fill, or_why
@@ -24,8 +27,25 @@ from tui_profiler.session import Session
 OPS_PER_FORWARD = "operators are timed per forward, all calls together"
 NOT_ALL_RECORDED = Unknown("not all forwards were recorded")
 NO_WHOLE = "no whole forward was measured"
+NO_SELF_SHARE = "self times of operators are shares of operator windows: the flat table has them"
 NOT_CALLED = "this module was not called while it was measured"
 LEFT_OUT = "not called, or one of the modules with the least time, left out of too many"
+
+
+class Whole(Part, frozen=True):
+    """What base_share and self_base_share of the layers are shares of: what the user waits for."""
+
+    name: BaseName
+    """step: a training step, whose backward was timed. request: of a language model, whose phase
+    is known. forward: everything else that was measured. MACs or parameters: nothing was."""
+    seconds: Known[Size]
+    """Mean."""
+
+
+def whole_section(session: Session) -> Whole:
+    """Return the whole that shares are of."""
+    whole = base(session)
+    return Whole(whole.name, Unknown(NO_WHOLE) if whole.seconds is None else whole.seconds)
 
 
 class Thread(Part, frozen=True):
@@ -197,7 +217,11 @@ class LayerMemory(Part, frozen=True):
 
 
 class Timing(Part, frozen=True):
-    """Seconds of a measured module."""
+    """Seconds of a measured module, or of an operator.
+
+    Means of operators are derived: what operator windows say of the mean self time of the module
+    around them. Medians of operators are of the windows themselves, whose forwards are slower.
+    """
 
     calls: Count
     mean_s: Known[Size]
@@ -214,14 +238,19 @@ class Timing(Part, frozen=True):
     """Median per forward, all calls together."""
     mean_per_forward_s: Known[Size]
     """Mean per forward, all calls together, over one set of forwards that is the same for every
-    module: about the last 256, without whole forwards that took far longer. It is self_mean_s plus
-    mean_per_forward_s of the child modules."""
+    module: about the last 256, without whole forwards that took far longer. Of a module it is
+    self_mean_s plus mean_per_forward_s of the child modules; operators never exceed self_mean_s of
+    their module."""
     self_mean_s: Known[float]
-    """The same without child modules."""
+    """The same without child modules, or without the operators that an operator calls."""
     total_mean_s: Known[Size]
     """Former name of mean_per_forward_s."""
     share: Known[Size]
     """mean_per_forward_s / that of the root."""
+    base_share: Known[Size]
+    """Share of what base names: in training of the step, with the backward and recomputation."""
+    self_base_share: Known[Size]
+    """Without child modules."""
     cpu_mean_s: Known[Size]
     """Mean CPU time of the thread in a forward, all calls together, over other forwards than the
     rest: those now and then in which every call reads it."""
@@ -306,7 +335,7 @@ def timing(session: Session, node: int) -> Timing | Unknown:
         tick = session.tick
         without = LEFT_OUT if tick is not None and tick.left_out else NOT_CALLED
         return OfSome(without, "kind=module")
-    share = part_of(found.per_forward, root_seconds(session))
+    of_forward = part_of(found.per_forward, root_seconds(session))
     mean = found.per_forward if found.is_mean else _mean(session, found.total)
     own_mean = found.own_per_forward if found.is_mean else _mean(session, found.own_total)
     return Timing(
@@ -320,11 +349,38 @@ def timing(session: Session, node: int) -> Timing | Unknown:
         mean_per_forward_s=mean,
         self_mean_s=own_mean,
         total_mean_s=mean,
-        share=or_why(share, NO_WHOLE),
+        share=or_why(of_forward, NO_WHOLE),
         cpu_mean_s=or_why(found.cpu_per_forward, why_no_cpu_time(session, node)),
         self_cpu_mean_s=or_why(found.own_cpu_per_forward, why_no_cpu_time(session, node)),
+        **_of_base(session, node),
         **_backward(session, node),
     )
+
+
+class _OfBase(TypedDict):
+    """Shares of the base; each is a field of a timing."""
+
+    base_share: Known[Size]
+    self_base_share: Known[Size]
+
+
+def _of_base(session: Session, node: int) -> _OfBase:
+    whole, is_op = base(session), session.tree is not None and session.tree.nodes[node].kind == "op"
+    if not whole.is_measured:
+        return {"base_share": Unknown(NO_WHOLE), "self_base_share": Unknown(NO_WHOLE)}
+    not_in_steps = OfSome("not called in recorded steps", "kind=op" if is_op else "kind=module")
+    own = own_share(session, node)
+    return {
+        "base_share": or_none(share(session, node), not_in_steps),
+        "self_base_share": OfSome(NO_SELF_SHARE, "kind=op")
+        if is_op
+        else or_none(own, not_in_steps),
+    }
+
+
+def or_none(value: float | None, why: OfSome) -> Known[Size]:
+    """Return a figure, or why some nodes have none."""
+    return why if value is None else value
 
 
 class _Backward(TypedDict):
@@ -353,20 +409,24 @@ def _operator(session: Session, node: int) -> Timing | Unknown:
     if operators is None or seconds is None:
         return OfSome(why_no_times(session) or operator_time_words(session, node), "kind=op")
     of_a_call = OfSome(OPS_PER_FORWARD, "kind=op")
+    median = or_why(operators.p50_per_forward(node), NOT_CALLED)
+    derived = operator_seconds(session)
+    own = or_why(None if derived is None else derived.own(node), NO_SELF_TIME)
     return Timing(
         calls=operators.calls(node),
         mean_s=of_a_call,
         p50_s=of_a_call,
         p95_s=of_a_call,
         max_s=of_a_call,
-        self_s=seconds,
-        per_forward_s=seconds,
-        mean_per_forward_s=of_a_call,
-        self_mean_s=of_a_call,
-        total_mean_s=of_a_call,
+        self_s=median,
+        per_forward_s=median,
+        mean_per_forward_s=seconds,
+        self_mean_s=own,
+        total_mean_s=seconds,
         share=or_why(part_of(seconds, root_seconds(session)), NO_WHOLE),
         cpu_mean_s=OfSome(CPU_OF_CALLS, "kind=op"),
         self_cpu_mean_s=OfSome(CPU_OF_CALLS, "kind=op"),
+        **_of_base(session, node),
         **_backward(session, node),
     )
 

@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType, field
 
 from tui_profiler.messages import BackwardLine, SourceLine, Unknown, known
 from tui_profiler.messages.training import Between, BetweenKind, StepEnd, ValueKind
+from tui_profiler.queries.time.step_seconds import NodeShare, timed_backward
 from tui_profiler.queries.training import slow_steps, values
 from tui_profiler.queries.training import step as steps
 from tui_profiler.queries.training.source_lines import line_name, lines_error
@@ -257,7 +258,7 @@ def step_section(session: Session) -> Step | Unknown:
     )
 
 
-def node_step(session: Session, node: int) -> steps.NodeShare | Unknown:
+def node_step(session: Session, node: int) -> NodeShare | Unknown:
     """Return what a module takes of a step, or why that is not known."""
     tree = session.tree
     if session.training is None:
@@ -266,7 +267,7 @@ def node_step(session: Session, node: int) -> steps.NodeShare | Unknown:
         return OfSome("the backward is timed by module", "kind=op")
     why = session.training.step.why_no_backward
     not_timed = Unknown(why) if why else OfSome(steps.NOT_CALLED, "kind=module")
-    return steps.timed_backward(session, node) or not_timed
+    return timed_backward(session, node) or not_timed
 
 
 def _parts(session: Session) -> StepParts:

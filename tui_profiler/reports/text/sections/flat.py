@@ -40,9 +40,10 @@ def says(session: Session, table: flat.FlatTable) -> str:
     column, tick = flat.default_column(session, table.by), session.tick
     if isinstance(table.seconds, Unknown) or tick is None:
         return f"on paper, by {'FLOPs' if column == 'flops' else column}"
-    if column not in ("own", "total"):
+    if column not in ("own", "total", "share"):
         return "on paper, by FLOPs: no operator was timed"
-    order = f"by {flat.COLUMN_WORDS[column][0]} time"
+    of_base = f"by self time {table.base.words}"
+    order = of_base if column == "share" else f"by {flat.COLUMN_WORDS[column][0]} time"
     whole = f"{units.duration(table.seconds)} per forward"
     timings, operators = session.timings, session.operators
     if table.by != "operator":
@@ -91,7 +92,7 @@ def flat_grid(
     usual = flat.usual_columns(table)
     shown: list[flat.Column] = ["name", *(one for one in usual if one in _SHORT or not is_short)]
     return Grid(
-        tuple(_column(column, table.by, times) for column in shown),
+        tuple(_column(column, table, times) for column in shown),
         tuple(tuple(flat_cell(session, row, one, times) for one in shown) for row in rows),
         left_out=max(len(table.rows) - len(rows), 0),
     )
@@ -110,10 +111,10 @@ _SHORT: dict[flat.Column, int] = {
 """Cells of the columns of a short table."""
 
 
-def _column(column: flat.Column, by: flat.By, times: units.TimeColumn) -> Column:
+def _column(column: flat.Column, table: flat.FlatTable, times: units.TimeColumn) -> Column:
     if column == "name":
-        return short(names(by), by, 0)
-    title, _ = flat.COLUMN_WORDS[column]
+        return short(names(table.by), table.by, 0)
+    title = flat.title_of(table, column)
     if column == "class":
         return names(title)
     if column in flat.SHAPES:

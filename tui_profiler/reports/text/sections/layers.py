@@ -4,7 +4,8 @@ from tui_profiler.figures import units
 from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.bound_classes import LETTERS
 from tui_profiler.queries.cost.totals import slowest_modules, top_modules
-from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
+from tui_profiler.queries.time.base import BASE_WORDS, Base, base, share
+from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
 from tui_profiler.queries.time.standard_error import DOUBT, NOT_RANKED, why_doubtful
 from tui_profiler.queries.tree.depth import modules_to_depth
 from tui_profiler.reports.document import Column, Grid, Note, Section, names, short
@@ -38,7 +39,7 @@ def layers_section(
         by = "time" if is_timed else "FLOP"
         says = f"the top {len(chosen)} by self {by}"
     grid = Grid(
-        _columns(times),
+        _columns(times, base(session)),
         tuple(
             (_name(tree, at, in_full=top is not None), *_figures(session, tree, at, times))
             for at in chosen
@@ -57,8 +58,8 @@ def _any_on_paper(session: Session, chosen: tuple[int, ...]) -> bool:
     return any(one is not None and not one.measured for one in found)
 
 
-def _columns(times: units.TimeColumn | None) -> tuple[Column, ...]:
-    timed = ((times.unit, 8), ("%", 5)) if times is not None else ()
+def _columns(times: units.TimeColumn | None, whole: Base) -> tuple[Column, ...]:
+    timed = ((times.unit, 8), (BASE_WORDS[whole.name][0], 5)) if times is not None else ()
     figures = (short(Column(title), title, cells) for title, cells in (*_PAPER, *timed))
     return (names("layer"), *figures, short(Column("bound"), "bound", 7))
 
@@ -96,8 +97,9 @@ def _letter(session: Session, at: int, *, is_timed: bool) -> str:
 
 
 def _times(session: Session, at: int, times: units.TimeColumn) -> tuple[str, str]:
-    seconds, whole = node_seconds(session, at), root_seconds(session)
-    if seconds is None or not whole:
+    seconds, part = node_seconds(session, at), share(session, at)
+    if seconds is None:
         return units.UNAVAILABLE, units.UNAVAILABLE
     mark = DOUBT if why_doubtful(session, at) else ""
-    return mark + units.in_column(seconds, times), units.share_cell(part_of(seconds, whole) or 0.0)
+    of_base = units.UNAVAILABLE if part is None else units.share_cell(part)
+    return mark + units.in_column(seconds, times), of_base

@@ -4,6 +4,7 @@ Energy is either measured or estimated on paper, and labelled so.
 """
 
 from collections import Counter
+from functools import partial
 
 from tui_profiler.figures import units
 from tui_profiler.findings.evidence.attention import attention, words
@@ -21,11 +22,11 @@ from tui_profiler.queries.cost.totals import slowest_modules, throughput, was_ru
 from tui_profiler.queries.hardware.gpu_facts import gpu_facts
 from tui_profiler.queries.panel.phrases import overhead_words
 from tui_profiler.queries.panel.provenance import left_out_words
+from tui_profiler.queries.time.base import base, base_seconds, own_base_seconds, own_share
 from tui_profiler.queries.time.cores import thread_words
 from tui_profiler.queries.time.forward_kinds import forwards_words
 from tui_profiler.queries.time.gpu_times import gpu_words
 from tui_profiler.queries.time.modes import mode_words
-from tui_profiler.queries.time.node_seconds import part_of, root_seconds
 from tui_profiler.queries.time.slow_forwards import is_slow, slow_words
 from tui_profiler.queries.time.standard_error import DOUBT, NOT_RANKED, why_doubtful
 from tui_profiler.reports.ceilings import ceilings_words
@@ -104,24 +105,25 @@ def _stages(session: Session) -> list[tuple[str, str]]:
 
 
 def _slowest(session: Session, tree: Tree, most: int) -> tuple[Part, ...]:
-    whole = root_seconds(session)
-    times = units.fitted_times(whole or 0.0)
+    whole = base(session)
+    times = units.fitted_times(base_seconds(session, 0) or 0.0)
+    seconds = partial(units.in_column, column=times)
     rows, is_doubtful = [], False
     has_cpu_time = session.tick is not None and session.tick.cpu_forwards > 0
     for at in slowest_modules(session, most):
         timing = session.timings.of(at) if session.timings is not None else None
         if timing is None:
             continue
-        found, own = bound(session, at), timing.own_per_forward
+        found, own = bound(session, at), own_base_seconds(session, at)
         mark = DOUBT if why_doubtful(session, at) else ""
         is_doubtful = is_doubtful or bool(mark)
         rows.append(
             (
                 tree.nodes[at].path or tree.nodes[at].name,
                 tree.nodes[at].type,
-                mark + units.in_column(own, times),
-                units.in_column(timing.per_forward, times),
-                figure_text.percent(part_of(own, whole)),
+                mark + units.written(own, seconds),
+                units.written(base_seconds(session, at), seconds),
+                figure_text.percent(own_share(session, at)),
                 *([_cpu_cell(timing.own_cpu_per_forward, times)] if has_cpu_time else []),
                 *(units.in_column(one, times) for one in (timing.p50, timing.p95)),
                 _class(found),
@@ -133,7 +135,8 @@ def _slowest(session: Session, tree: Tree, most: int) -> tuple[Part, ...]:
         *(figures(f"cpu {unit}") if has_cpu_time else ()),
         *figures(f"call p50 {unit}", "p95"),
     )
-    columns = (names("slowest by self time"), names("class"), *own_columns, names("bound"))
+    of = "" if whole.name == "forward" else f" {whole.words}"
+    columns = (names(f"slowest by self time{of}"), names("class"), *own_columns, names("bound"))
     said: tuple[Part, ...] = (Note(NOT_RANKED),) if is_doubtful else ()
     return (Grid(columns, tuple(rows)), *said)
 

@@ -13,19 +13,17 @@ from tui_profiler.figures.units import (
 )
 from tui_profiler.figures.units import per_second as rate_text
 from tui_profiler.messages import OtherModel, SlowStep, TrainingStep, Unknown, known
+from tui_profiler.queries.time.step_seconds import NodeShare, node_share, timed_backward
 from tui_profiler.queries.training.outside_modules import line_seconds, outside_operator_words
 from tui_profiler.queries.training.slow_steps import longer_parts
 from tui_profiler.queries.training.source_lines import line_name, lines_error
 from tui_profiler.queries.training.step import (
-    NodeShare,
     apart_words,
     between_words,
     longer_words,
-    node_share,
     parts_words,
     rates,
     step_parts,
-    timed_backward,
     usual_mean,
 )
 from tui_profiler.queries.training.values import (

@@ -10,7 +10,8 @@ from tui_profiler.queries.cost.breakdown import architecture_of
 from tui_profiler.queries.cost.ceilings import MEMORY
 from tui_profiler.queries.panel import out_of_memory
 from tui_profiler.queries.panel.provenance import bound_provenance
-from tui_profiler.queries.time.node_seconds import part_of, root_seconds
+from tui_profiler.queries.time.base import base, own_share
+from tui_profiler.queries.time.node_seconds import root_seconds
 from tui_profiler.reports.document import Part, Section
 from tui_profiler.reports.text.sections import figure_text, training
 from tui_profiler.session import Session, Tree
@@ -112,8 +113,9 @@ def _most_expensive(session: Session, tree: Tree) -> str:
         return ""
     node = found[0]
     if whole:
-        own = session.timings.own_per_forward(node) if session.timings is not None else None
-        part, of = part_of(own, whole) or 0.0, "the time"
+        whole_of = base(session)
+        of = "the time" if whole_of.name == "forward" else whole_of.words.removeprefix("of ")
+        part = own_share(session, node) or 0.0
     else:
         part = _own(tree, node, paper) / getattr(tree.costs[0], paper)
         of = "the FLOPs" if tree.has_forward else "the parameters"
