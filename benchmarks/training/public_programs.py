@@ -45,6 +45,8 @@ from benchmarks.training.program_timers import RAISED
 
 TOLERANCE, LINE_TOLERANCE = 0.05, 0.1
 PARTS = ("data", "forward", "backward", "clip", "optimizer", "other")
+FIRST_STEPS = 100
+"""Steps that are not compared with others for a slow one."""
 LEAST_SAMPLES = 50
 """Fewer are marked, with their number: such shares are not judged."""
 MOST_STEPS = 256
@@ -340,7 +342,7 @@ def compare_step(report: dict[str, Any], times: Times, traced: Times, *, is_cut:
     shares = [kind["share"] for kind in shown["between"]]
     figures.compare("between steps", sum(shares), between, TOLERANCE, "{:.1%}")
     if slowest := shown["slowest"]:
-        longest = max(step.seconds for step in counted) * 1e3
+        longest = max(step.seconds for step in counted[FIRST_STEPS:]) * 1e3
         figures.compare("slowest, ms", slowest["seconds"] * 1e3, longest, TOLERANCE * longest)
     shares = line_shares(traced, true_steps(traced))
     for line in (shown["other"] or [])[:3]:
