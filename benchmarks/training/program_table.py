@@ -454,7 +454,8 @@ PROGRAMS = {
     "word_language_model, Transformer": Program(
         _EXAMPLES,
         "word_language_model",
-        "main.py --model Transformer --emsize 64 --nhid 64 --use-optimizer --log-interval 20",
+        "main.py --model Transformer --emsize 64 --nhid 64 --use-optimizer --lr 0.001"
+        " --log-interval 20",
         text,
         100,
         (r"ms/batch +\d+\.\d+", r"time: +\d+\.\d+s"),

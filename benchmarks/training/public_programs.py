@@ -300,9 +300,9 @@ def compare_step(report: dict[str, Any], times: Times, traced: Times, *, is_cut:
     """
     figures, shown = Figures(), report["step"]
     steps = true_steps(times)[: -1 if is_cut else None]
-    if not shown or not steps:
-        figures.add("step", "yes" if shown else "none", f"{len(steps)} steps")
-        if steps:
+    if not shown or not steps or not shown["last_count"]:
+        figures.add("step", shown["count"] if shown else "none", f"{len(steps)} steps")
+        if steps and not shown:
             figures.wrong.append(f"step: none shown, {len(steps)} steps true")
         return figures
     figures.compare("steps", shown["count"], len(steps) + 1, max(16.0, 0.1 * len(steps)), "{:.0f}")
@@ -310,7 +310,7 @@ def compare_step(report: dict[str, Any], times: Times, traced: Times, *, is_cut:
     lengths = sorted(step.seconds for step in last)
     mean = statistics.fmean(lengths)
     # Means and parts are without those far longer, which have what else lies between two steps.
-    usual = sorted(last, key=lambda step: step.seconds)[: len(last) - shown["last_longer"]]
+    usual = sorted(last, key=lambda step: step.seconds)[: len(last) - shown["last_longer"]] or last
     usual_mean = statistics.fmean(step.seconds for step in usual)
     figures.compare(
         "last mean, ms", _times(shown["last_mean_s"], 1e3), usual_mean * 1e3, 50 * usual_mean
