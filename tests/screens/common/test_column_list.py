@@ -63,16 +63,16 @@ def test_cpu_time_names_its_unit_beside_the_mean() -> None:
     assert text(lines[-1]).split()[-1] == "–"
 
 
-def test_columns_of_a_step_stand_beside_the_forward_where_training_is_seen() -> None:
+def test_all_columns_are_of_a_step_where_training_is_seen() -> None:
     usual = columns_for(72, "wide", of_step=frozenset(("forward", "backward", "step")))
-    assert usual.names == ("macs", "seconds", "backward", "step", "bar", "bound")
+    assert usual.names == ("macs", "forward", "bound", "backward", "step", "bar")
     with_checkpointing = columns_for(72, "wide", of_step=frozenset(OF_A_STEP))
     assert with_checkpointing.names == (
-        *("seconds", "backward", "backward_bound", "recompute", "step", "bar", "bound"),
+        *("forward", "bound", "backward", "backward_bound", "recompute", "step", "bar"),
     )
     assert set(columns_for(200, "wide", of_step=frozenset(OF_A_STEP)).names) > set(OF_A_STEP)
     assert columns_for(40, "tiny", of_step=frozenset(OF_A_STEP)).names == (
-        *("seconds", "backward", "step"),
+        *("forward", "backward", "step"),
     )
     for cells in range(10, 220):
         columns = columns_for(cells, "narrow", of_step=frozenset(OF_A_STEP))
@@ -106,7 +106,7 @@ def test_the_arrow_of_the_order_stands_apart_from_the_column_before() -> None:
     assert session.tree is not None
     laid = rows.outline(session, replace(focuses.initial(session.tree), sort="step"))
     columns = columns_for(72, "wide", of_step=step_columns(session))
-    assert "bwd ↑step%" in text(tree_lines.header(laid, figures, 0, columns, UNICODE))
+    assert "bwd ms ↑step%" in text(tree_lines.header(laid, figures, 0, columns, UNICODE))
 
 
 def test_times_name_their_unit_where_no_column_does() -> None:

@@ -106,9 +106,10 @@ def own_share(session: Session, node: int) -> float | None:
         return None
     if whole.name == "step":
         of_step = session.training.of(node) if session.training is not None else None
-        return None if of_step is None else part_of(of_step.own, whole.seconds)
+        return None if of_step is None else part_of(max(of_step.own, 0.0), whole.seconds)
     own = timings.own_per_forward(node) if timings is not None else None
-    part = part_of(own, root_seconds(session))
+    # By rounding, a self time may be a hair below zero.
+    part = None if own is None else part_of(max(own, 0.0), root_seconds(session))
     return None if part is None else part * whole.of_forwards
 
 

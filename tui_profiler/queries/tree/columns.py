@@ -74,7 +74,7 @@ COLUMN_WORDS: dict[ColumnName, tuple[str, str]] = {
     "mean": ("call", "mean time of one call"),
     "p95": ("p95", "p95 of one call"),
     "calls": ("calls", "calls per forward"),
-    "share": ("%", "share of what is waited for: step, request or forward"),
+    "share": ("%", "share of the step or forward"),
     "bar": ("bar", "share, in the colours of the bound"),
     "bound": ("bound", LEGEND),
     "energy": ("energy", "energy of a forward (~ estimated)"),
