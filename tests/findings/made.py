@@ -30,7 +30,6 @@ from tui_profiler.session import EMPTY, Session, apply
 WIDE, BF16, F16, COPY, CALL = 4e11, 1.6e12, 4e11, 2e10, 5e-6
 FAULT = 2e-6
 KERNELS = KernelCosts(
-    page_fault_seconds=FAULT,
     page_bytes=4096,
     autograd_seconds=4e-6,
     no_grad_seconds=5e-7,
@@ -47,6 +46,7 @@ CEILINGS = Ceilings(
     CALL,
     0.0,
     0.0,
+    fault_seconds=FAULT,
     kernels=KERNELS,
 )
 

@@ -346,6 +346,8 @@ def test_beside_those_of_a_step_gains_of_a_forward_are_its_share_of_the_step() -
     unknown = {one.kind: one.gain for one in few}
     assert isinstance(unknown["compile"].share, Unknown)
     assert "7 of 8 steps recorded" in unknown["compile"].share.reason
+    assert (unknown["compile"].low, unknown["compile"].high) == (None, None)
+    assert unknown["compile"].per == "step"
     assert "of the step" not in alone["compile"].formula
     # Before a step was recorded their share of it is not known.
     early = {one.kind: one.gain for one in findings(apply(forward, TRAINS))}

@@ -214,7 +214,7 @@ def _of_steps(session: Session, findings: list[Finding]) -> list[Finding]:
         return findings
     why = why_no_advice(session) or "no training step was recorded"
     unknown = Unknown(f"its share of the step is not known: {why}")
-    return [_with_time(one, lambda gain: replace(gain, share=unknown)) for one in findings]
+    return [_with_time(one, lambda gain: gain.without_share(unknown, "step")) for one in findings]
 
 
 def _of_requests(session: Session, findings: list[Finding]) -> list[Finding]:

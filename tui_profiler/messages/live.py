@@ -157,8 +157,6 @@ class CacheCeiling(Part, frozen=True):
 class KernelCosts(Part, frozen=True):
     """What kernels that advice speaks of cost on a processor: CPU time of one thread, measured."""
 
-    page_fault_seconds: Figure
-    """Of the first write to a page, and of giving the page back."""
     page_bytes: int
     """Size of a page."""
     autograd_seconds: Figure

@@ -126,6 +126,10 @@ class Gain(Struct, frozen=True):
         low, high = (None if one is None else one * part for one in (self.low, self.high))
         return replace(self, share=self.share * part, low=low, high=high, per=per, formula=formula)
 
+    def without_share(self, why: Unknown, per: Per) -> "Gain":
+        """Return the gain as an unknown share of another whole: without a range, too."""
+        return replace(self, share=why, low=None, high=None, per=per)
+
     @property
     def group(self) -> Group:
         """What is known of it before a trial."""

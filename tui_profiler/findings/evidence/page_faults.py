@@ -51,9 +51,9 @@ def page_faults(session: Session) -> PageFaults | None:
     thread = session.tick.thread if session.tick is not None else None
     kernels = session.ceilings.kernels if session.ceilings is not None else None
     whole = unwaited_seconds(session, 0) if session.tree is not None else None
-    if thread is None or kernels is None or whole is None:
+    if session.ceilings is None or thread is None or kernels is None or whole is None:
         return None
-    count, each = known(thread.minor_faults), known(kernels.page_fault_seconds)
+    count, each = known(thread.minor_faults), known(session.ceilings.fault_seconds)
     if count is None or each is None:
         return None
     # All of them take no more than the forward does.

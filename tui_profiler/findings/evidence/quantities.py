@@ -87,6 +87,12 @@ def _why_no_operator_roof(session: Session) -> str:
     return "" if roofs.op_seconds is not None else roofs.sentence(OPERATOR)
 
 
+def _why_no_fault_cost(session: Session) -> str:
+    if session.ceilings is None:
+        return "not calibrated"
+    return reason_of(session.ceilings.fault_seconds, "")
+
+
 def _why_no_kernels(session: Session) -> str:
     if session.ceilings is None:
         return "not calibrated"
@@ -179,6 +185,9 @@ MEMORY_ROOF = Quantity(
 OPERATOR_ROOF = Quantity(
     "minimum time of an operator", {"ceilings.op_seconds": UNKNOWN}, _why_no_operator_roof
 )
+FAULT_COST = Quantity(
+    "cost of a page fault", {"ceilings.fault_seconds": UNKNOWN}, _why_no_fault_cost
+)
 KERNELS = Quantity("cost of kernels", {"ceilings.kernels": None}, _why_no_kernels)
 MACHINE = Quantity("threads and cores", {"environment": None}, _why_no_machine)
 SAMPLE = Quantity("free memory and GPU utilisation", {"sample": None}, _why_no_sample)
@@ -224,7 +233,18 @@ PYTHON = (TIMES, WINDOWS, OPERATOR_ROOF)
 """Python and operator overhead; with ``REAL`` where the data decide how many operators run."""
 EVERY = (
     *(TREE, PEAK, REAL, BATCH, TIMES, OPERATORS, WINDOWS),
-    *(COMPUTE_ROOF, MEMORY_ROOF, OPERATOR_ROOF, KERNELS, MACHINE, SAMPLE, BUSY, RATE, RANK_STEPS),
+    *(
+        COMPUTE_ROOF,
+        MEMORY_ROOF,
+        OPERATOR_ROOF,
+        FAULT_COST,
+        KERNELS,
+        MACHINE,
+        SAMPLE,
+        BUSY,
+        RATE,
+        RANK_STEPS,
+    ),
     *(COMPILATIONS, STATISTICS, VALUES, STEP_MEMORY, READ_BY_NONE),
     *of_step.EVERY,
 )

@@ -53,13 +53,15 @@ def larger_batch(session: Session) -> Finding | Unknown | None:
         return None
     times, room = fits
     overhead = node_mix(session, 0)[OVERHEAD]
-    most = min(fixed + max(overhead - found.python - found.calling, 0.0), found.whole)
+    doubt = found.most_python - found.python
+    most = min(fixed + doubt + max(overhead - found.python - found.calling, 0.0), found.whole)
+    least = fixed - (found.python - found.least_python)
     saved = 1 - 1 / times
-    low, high = (share_of(one, found.whole) * saved for one in (fixed, most))
+    low, high = (share_of(one, found.whole) * saved for one in (least, most))
     if low < APPLIES_ABOVE:
         return None
     formula = (
-        f"{duration(fixed)} of {duration(found.whole)} do not grow with the batch, at most"
+        f"{duration(least)} of {duration(found.whole)} do not grow with the batch, at most"
         f" {duration(most)} where all time of overhead-bound modules does not; at {times}× the"
         f" batch, {times - 1}/{times} of it is saved per item"
     )

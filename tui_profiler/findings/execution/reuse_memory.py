@@ -19,7 +19,7 @@ APPLIES_ABOVE = 0.05
 @check(
     "reuse-memory",
     holds_in="both",
-    reads=(quantities.TREE, quantities.TIMES, quantities.KERNELS),
+    reads=(quantities.TREE, quantities.TIMES, quantities.FAULT_COST, quantities.KERNELS),
     uses=(quantities.COMPUTE_ROOF, quantities.MEMORY_ROOF, quantities.OPERATOR_ROOF),
 )
 def reuse_memory(session: Session) -> Finding | None:

@@ -105,7 +105,7 @@ _IMAGE_AXES = 4
     "channels-last",
     holds_in="both",
     reads=(quantities.TREE, quantities.MEMORY_ROOF),
-    uses=(*quantities.TIME_OF_NODES, quantities.KERNELS),
+    uses=(*quantities.TIME_OF_NODES, quantities.FAULT_COST, quantities.KERNELS),
 )
 def channels_last(session: Session) -> Finding | Unknown | None:
     """Find convolutions on images in NCHW layout."""

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
-import resource
-from time import thread_time
-
 import pytest
 import torch
 
@@ -13,31 +9,12 @@ from tui_profiler.messages import KernelCosts, Unknown
 from tui_profiler.probe.measure.ceilings import kernels
 from tui_profiler.probe.measure.ceilings.kernels import kernel_costs
 
-BYTES = 64 * 2**20
-
 
 @pytest.fixture(scope="module", name="costs")
 def _costs() -> KernelCosts:
     found = kernel_costs("cpu")
     assert found is not None
     return found
-
-
-def touched_seconds() -> tuple[float, int]:
-    """Return the CPU seconds of writing one byte to each page of fresh memory, and the faults."""
-    before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
-    began = thread_time()
-    with mmap.mmap(-1, BYTES) as pages:
-        pages[:: mmap.PAGESIZE] = bytes(BYTES // mmap.PAGESIZE)
-    seconds = thread_time() - began
-    return seconds, resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
-
-
-def test_a_page_fault_takes_what_touching_fresh_pages_takes(costs: KernelCosts) -> None:
-    each = min(seconds / faults for seconds, faults in (touched_seconds() for _ in range(5)))
-    assert isinstance(costs.page_fault_seconds, float)
-    assert costs.page_bytes == mmap.PAGESIZE
-    assert each / 4 < costs.page_fault_seconds < 4 * each
 
 
 def test_quantising_takes_longer_than_a_small_product(costs: KernelCosts) -> None:

@@ -2,13 +2,11 @@
 
 The roofs say how fast work can be; advice to use another kernel needs to know what that one costs:
 
-1. A page fault: the first write to memory that the kernel has just handed out, less the same write
-   to memory that is kept. Unmapping is part of it.
-2. Autograd: a small operator that it records, and one under ``no_grad``, less the same one in
+1. Autograd: a small operator that it records, and one under ``no_grad``, less the same one in
    inference mode.
-3. int8: a linear layer with dynamic quantisation less one in float32 on next to no data, which is
+2. int8: a linear layer with dynamic quantisation less one in float32 on next to no data, which is
    what the additional operators cost; and how many times as fast large products are.
-4. Layout: how many times as fast a convolution is in channels-last as in NCHW, on images that stay
+3. Layout: how many times as fast a convolution is in channels-last as in NCHW, on images that stay
    in the caches and in memory that is used again: depthwise, and dense.
 
 The two sides of a comparison are timed in turn (``core_timing.py``), in ``ROUNDS`` rounds of which
@@ -16,7 +14,6 @@ the median counts: each is a ratio or a difference, which no single odd round ma
 """
 
 import mmap
-import resource
 import threading
 import warnings
 from collections.abc import Callable
@@ -30,7 +27,6 @@ from tui_profiler.probe.measure.ceilings.core_timing import WaitClock, timed_in_
 ROUNDS = 3
 SECONDS = 0.02
 """What one comparison may take in a round, about."""
-_FRESH_BYTES = 16 * 2**20
 _CALLS = 50
 """Of a small operator in one piece."""
 _SMALL, _LARGE, _ROWS = 16, 1024, 64
@@ -48,7 +44,6 @@ def kernel_costs(device: str) -> KernelCosts | None:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return KernelCosts(
-                page_fault_seconds=_or_why(_page_fault_seconds),
                 page_bytes=mmap.PAGESIZE,
                 autograd_seconds=_or_why(lambda: _autograd_seconds(torch.enable_grad())),
                 no_grad_seconds=_or_why(lambda: _autograd_seconds(torch.no_grad())),
@@ -81,25 +76,6 @@ class _Compared:
     def difference(self) -> float:
         """What the second one takes longer."""
         return median(other - one for one, other in self.rounds)
-
-
-def _page_fault_seconds() -> float:
-    kept = torch.zeros(_FRESH_BYTES // 4)
-    faults = 0
-
-    def fresh() -> None:
-        nonlocal faults
-        before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
-        with mmap.mmap(-1, _FRESH_BYTES) as pages:
-            values = torch.frombuffer(pages, dtype=torch.float32)
-            values.fill_(1.0)
-            del values
-        faults = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
-
-    longer = _Compared(lambda: kept.fill_(1.0), fresh).difference
-    if faults <= 0:
-        raise RuntimeError("the kernel counts no page faults of a thread")
-    return max(longer, 0.0) / faults
 
 
 def _autograd_seconds(mode: torch.enable_grad | torch.no_grad) -> float:
