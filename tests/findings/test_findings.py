@@ -189,6 +189,35 @@ def test_a_dtype_that_is_slower_here_is_named_with_its_layer_and_line(dtype: str
         assert found("slow-dtype", timed(same, {"": whole, "precise": took})) is None
 
 
+def test_convolutions_in_float64_keep_the_layout_of_the_model() -> None:
+    class Precise(nn.Module):
+        def __init__(self, dtype: torch.dtype) -> None:
+            super().__init__()
+            self.body = nn.Conv2d(8, 8, 3, padding=1)
+            self.precise = nn.Conv2d(8, 8, 3, padding=1, dtype=dtype)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.precise(self.body(x).to(self.precise.weight.dtype))
+
+    for dtype, is_advised in ((torch.float32, True), (torch.float64, False)):
+        session = on_paper(Precise(dtype), torch.zeros(1, 8, 64, 64))
+        one = found("channels-last", timed(session, {"": 2e-3, "body": 9e-4, "precise": 9e-4}))
+        assert (one is not None) is is_advised
+
+
+def test_on_paper_a_gain_is_an_upper_bound() -> None:
+    """A forward takes longer than the roofs allow: what they do not explain may stay."""
+    for kind, net, given in (
+        ("bf16-autocast", nn.Linear(1024, 1024), torch.zeros(512, 1024)),
+        ("int8-dynamic", nn.Linear(1024, 1024), torch.zeros(1, 1024)),
+        ("channels-last", nn.Conv2d(8, 8, 3, padding=1), torch.zeros(1, 8, 64, 64)),
+    ):
+        one = CHECKS[kind](on_paper(nn.Sequential(net), given))  # type: ignore[index]  # kinds
+        assert one is not None
+        assert (one.gain.is_bound, one.gain.low) == (True, None)
+        assert 0 < one.gain.most < 1
+
+
 def test_images_that_lie_channels_last_already_need_no_advice():
     net = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1))
     image = torch.zeros(1, 8, 64, 64).to(memory_format=torch.channels_last)
@@ -205,7 +234,9 @@ def test_sixteen_bits_save_what_the_roofs_say():
     casts = 1024 * 1024 * 4 * 1.5 / COPY
     moved = (512 * 1024 * 2 + 1024 * 1024) * 4
     saved = products / WIDE - max(products / BF16, moved / 2 / COPY) - casts
-    assert one.gain.low == pytest.approx(saved / 1e-2, rel=1e-6)
+    # At least: no neighbour is in 16 bits, and inputs and outputs are cast as well.
+    activations = 2 * 512 * 1024 * 4 * 1.5 / COPY
+    assert one.gain.low == pytest.approx((saved - activations) / 1e-2, rel=1e-6)
     faster = products / WIDE / max(products / BF16, moved / 2 / COPY)
     assert one.gain.high == pytest.approx((8e-3 * (1 - 1 / faster) - casts) / 1e-2, rel=1e-6)
     # Here float16 is no faster in products, and these are not bound by memory.
@@ -254,7 +285,7 @@ def test_int8_weights_are_a_quarter_of_the_bytes():
     then = (weights / 4 + 4096 + 2.25 * 4096) / COPY + CALL
     rest = 9e-4 - now
     low = 9e-4 - (rest + then) - KERNELS.int8_call_seconds
-    high = 9e-4 - (rest * then / now + then) - KERNELS.int8_call_seconds
+    high = 9e-4 - then - KERNELS.int8_call_seconds
     assert (one.gain.low, one.gain.high) == pytest.approx((low / 1e-3, high / 1e-3), rel=1e-6)
     memory = one.gains[1]
     assert memory.of == "memory"
@@ -270,14 +301,13 @@ def test_int8_products_are_as_fast_as_they_were_measured_to_be() -> None:
     session = timed(on_paper(net, torch.zeros(4096, 1024)), {"": 0.1, "0": 2 * products})
     one = found("int8-dynamic", session)
     assert one is not None
-    # Four times as fast; what the roof does not explain stays, or shrinks as the products do.
+    # Four times as fast; what the roof does not explain stays, or nothing of it does.
     costs = KERNELS.int8_call_seconds
     work = products + CALL
     rest = 2 * products - work
     then = products / 4 + CALL
     assert one.gain.low == pytest.approx((2 * products - rest - then - costs) / 0.1, rel=1e-4)
-    shrunk = rest * then / work
-    assert one.gain.high == pytest.approx((2 * products - shrunk - then - costs) / 0.1, rel=1e-4)
+    assert one.gain.high == pytest.approx((2 * products - then - costs) / 0.1, rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from torch.nn import functional
 
 from tests.findings.made import (
     CEILINGS,
-    COPY,
     ENVIRONMENT,
     IMAGE,
     ROW,
@@ -49,14 +48,14 @@ def opaque(session: Session, path: str) -> Session:
 
 
 def test_sixteen_bits_move_half_the_bytes_and_keep_half_the_activations() -> None:
-    rows = 65536
-    session = on_paper(nn.Sequential(nn.Linear(16, 16, bias=False)), torch.zeros(rows, 16))
-    one = found("bf16-autocast", timed(session, {"": 1e-3, "0": 8e-4}))
+    # 4 FLOPs per byte: casting takes longer than half of the bytes saves.
+    moving = on_paper(nn.Sequential(nn.Linear(16, 16, bias=False)), torch.zeros(65536, 16))
+    assert found("bf16-autocast", timed(moving, {"": 1e-3, "0": 8e-4})) is None
+    rows = 2048
+    session = on_paper(nn.Sequential(nn.Linear(1024, 1024, bias=False)), torch.zeros(rows, 1024))
+    one = found("bf16-autocast", timed(session, {"": 5e-2, "0": 4e-2}))
     assert one is not None
-    # 4 FLOPs per byte: bound by memory in both widths.
-    weights, activations = 16 * 16 * 4, 2 * rows * 16 * 4
-    saved = (weights + activations) / 2 / COPY - weights * 1.5 / COPY
-    assert one.gain.low == pytest.approx(saved / 1e-3, rel=1e-6)
+    weights, activations = 1024 * 1024 * 4, 2 * rows * 1024 * 4
     memory = one.gains[1]
     assert memory.of == "memory"
     assert session.tree is not None

@@ -115,6 +115,11 @@ class Gain(Struct, frozen=True):
         return known(self.share) or 0.0 if self.high is None else self.high
 
     @property
+    def may_lose(self) -> bool:
+        """Whether the predicted range begins at 0 or below: the change may save nothing."""
+        return self.low is not None and self.low <= 0
+
+    @property
     def likely(self) -> float:
         """Share that findings are ordered by; of an upper bound half of it."""
         return (self.least + self.most) / 2 if self.is_bound else known(self.share) or 0.0

@@ -99,6 +99,26 @@ def gain(
     return Gain("time", found.share, formula.replace("{}", found.text), provenance, is_bound)
 
 
+def ranged(
+    whole: TimeSpent, seconds: tuple[float, float, float], formula: str, *, is_bound: bool = False
+) -> Gain:
+    """Return the gain of a forward in which these seconds are saved.
+
+    On paper it is an upper bound: a forward takes longer than the roofs allow, and what they do not
+    explain may stay.
+
+    Args:
+        whole: the forward.
+        seconds: saved at least, likely and at most.
+        formula: how they are computed.
+        is_bound: at most these seconds are saved.
+    """
+    low, share, high = (share_of(each, whole.whole) for each in seconds)
+    if is_bound or not whole.is_measured:
+        return Gain("time", high, formula, "estimated", is_bound=True)
+    return Gain("time", share, formula, "estimated", low=low, high=high)
+
+
 def evidence(
     found: TimeSpent | Unknown, what: str = "their time per forward"
 ) -> tuple[Evidence, ...]:

@@ -23,7 +23,13 @@ from tui_profiler.findings.evidence.affected_operators import (
 )
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
 from tui_profiler.findings.evidence.memory import peak_of
-from tui_profiler.findings.evidence.time_share import forward, share_of, slowest_first
+from tui_profiler.findings.evidence.time_share import (
+    TimeSpent,
+    forward,
+    ranged,
+    share_of,
+    slowest_first,
+)
 from tui_profiler.findings.evidence.training_step import (
     of_step,
     share_of_step,
@@ -60,6 +66,8 @@ class _Saved(Struct, frozen=True):
     """The same in 16 bits."""
     casts: float
     """Seconds of casting the weights."""
+    activations: float
+    """Seconds of casting inputs and outputs, where no neighbour is in 16 bits."""
     seconds: float
     """Of a step, in these layers, forward and backward: measured; 0 of a forward."""
     is_bound: bool
@@ -107,9 +115,8 @@ def _autocast(
     if isinstance(whole, Unknown):
         return whole
     saved = _saved(session, tree, None, (wide, narrow, memory))
-    seconds = saved.before - saved.after - saved.casts
-    gain = _gain(saved, whole.whole)
-    if not saved.nodes or seconds <= 0:
+    gain = _gain(saved, whole)
+    if not saved.nodes or gain.may_lose or gain.most <= 0:
         return None
     formula = (
         f"the roofs explain {duration(saved.before)} of {whole.whole_text} in f32 and"
@@ -129,13 +136,12 @@ def _autocast(
     )
 
 
-def _gain(saved: _Saved, whole: float) -> Gain:
+def _gain(saved: _Saved, whole: TimeSpent) -> Gain:
     """Return the gain where what the roofs explain shrinks, at most all of the layers' time."""
-    low = share_of(saved.before - saved.after - saved.casts, whole)
-    high = max(share_of(saved.layers - saved.shrunk - saved.casts, whole), low)
-    if saved.is_bound:
-        return Gain("time", high, "", "estimated", is_bound=True)
-    return Gain("time", (low + high) / 2, "", "estimated", low=low, high=high)
+    likely = saved.before - saved.after - saved.casts
+    high = max(saved.layers - saved.shrunk - saved.casts, likely)
+    seconds = (likely - saved.activations, (likely + high) / 2, high)
+    return ranged(whole, seconds, "", is_bound=saved.is_bound)
 
 
 def _why(dtype: str, *, is_training: bool) -> str:
@@ -154,8 +160,8 @@ def _of_step(
     kind: Literal["bf16-autocast", "fp16-autocast"],
     faster: float,
 ) -> Finding | None:
-    gain = _gain(saved, step_seconds(step))
-    if not saved.nodes or gain.least <= 0:
+    gain = _gain(saved, TimeSpent(saved.seconds, step_seconds(step), True))
+    if not saved.nodes or gain.may_lose or gain.most <= 0:
         return None
     is_own, whole = runs_own_steps(session), duration(step_seconds(step))
     formula = (
@@ -204,7 +210,7 @@ def _saved(
     """
     wide, narrow, memory = roofs
     nodes, before, after, casts, seconds = [], 0.0, 0.0, 0.0, 0.0
-    layers = shrunk = 0.0
+    layers = shrunk = activations = 0.0
     copies = 1.0 if training is None else 2 * training.step.passes
     for part in matrix_parts(session, tree):
         costs = [tree.costs[node] for node in in_dtype(tree, part.operators, _WIDE)]
@@ -227,9 +233,13 @@ def _saved(
         layers += took
         shrunk += took * min(then / now, 1.0)
         weights = sum(cost.weight_bytes for cost in costs)
+        moved = sum(cost.input_bytes + cost.output_bytes for cost in costs)
+        activations += copies * moved * (1 + _NARROW_BYTES / _WIDE_BYTES) / memory
         casts += copies * weights * (1 + _NARROW_BYTES / _WIDE_BYTES) / memory
     is_bound = any(own_dependence(tree, node) == "at most" for node in nodes)
-    return _Saved(tuple(nodes), layers, shrunk, before, after, casts, seconds, is_bound)
+    return _Saved(
+        tuple(nodes), layers, shrunk, before, after, casts, activations, seconds, is_bound
+    )
 
 
 def _memory(tree: Tree) -> tuple[Gain, ...]:

@@ -135,11 +135,11 @@ def _gain(
         return unknown
     else:  # Minimum times are not times of a forward: Python overhead is not added to them.
         text = f"fusible operators take {found.seconds_text} of {found.whole_text}; half to all"
-        low, high = found.share / 2, found.share
-        gain = Gain("time", (low + high) / 2, text, "estimated", low=low, high=high)
+        seconds = (found.seconds / 2, 0.75 * found.seconds, found.seconds)
+        gain = time_share.ranged(found, seconds, text)
     if gain.most < APPLIES_ABOVE:
         return unknown
-    return gain if gain.least > 0 and gain.likely >= APPLIES_ABOVE else None
+    return None if gain.may_lose or gain.likely < APPLIES_ABOVE else gain
 
 
 def _of_both(

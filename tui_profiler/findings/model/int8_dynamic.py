@@ -8,8 +8,8 @@ exceed what is saved, the change is not advised.
 
 1. At least: what the roofs do not explain of a layer's time stays; and the layer is no faster than
    large products are, or than a quarter of its time.
-2. At most: it shrinks as the rest does, and weights that are twice as large as a cache are half
-   kept there.
+2. At most: the layer reaches its roof in int8, and weights that are twice as large as a cache are
+   half kept there.
 """
 
 from math import prod
@@ -99,9 +99,9 @@ def int8_dynamic(session: Session) -> Finding | Unknown | None:
     if isinstance(spent, Unknown):
         return spent
     layers = [_layer(tree, part, machine) for part in parts]
-    gain = _time(layers, spent)
-    if gain.least <= 0:
+    if sum(one.now - one.most for one in layers) <= 0:
         return None
+    gain = _time(layers, spent)
     weights = sum(_weight_bytes(tree, node) for node in nodes)
     formula = f"three quarters of {size(weights)} of weights"
     if any(own_dependence(tree, node) == "at most" for node in nodes):
@@ -179,10 +179,9 @@ def _layer(tree: Tree, part: Part, machine: _Machine) -> _Layer:
         return max(products / machine.speedup, read) + calls * machine.call
 
     strict, partly = then(narrow + others), then((narrow + others) / 2)
-    shrunk = rest * min(partly / work, 1.0) if work else rest
     # No more than products or bytes shrink, however near to its roof the layer is.
     slowest = max(rest + strict, now * max(_KEPT, 1 / machine.speedup))
-    return _Layer(now, slowest + costs, shrunk + partly + costs, costs)
+    return _Layer(now, slowest + costs, partly + costs, costs)
 
 
 def _rate(level: Level | None) -> float:
@@ -211,12 +210,10 @@ def _calls(tree: Tree, part: Part) -> tuple[int, int, int, int]:
 
 def _time(layers: list[_Layer], spent: time_share.TimeSpent) -> Gain:
     now = sum(one.now for one in layers)
-    whole = max(spent.whole, now)
     low, high = now - sum(one.most for one in layers), now - sum(one.least for one in layers)
     costs = sum(one.costs for one in layers)
     formula = (
         f"int8 saves {duration(max(low, 0.0))} to {duration(max(high, 0.0))} of {spent.whole_text},"
         f" quantising activations ({duration(costs)}) taken off"
     )
-    share = (low + high) / 2 / whole
-    return Gain("time", max(share, 0.0), formula, "estimated", low=low / whole, high=high / whole)
+    return time_share.ranged(spent, (low, (low + high) / 2, high), formula)

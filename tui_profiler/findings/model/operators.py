@@ -11,16 +11,19 @@
 - ``upcast``: casts and operators in a wider dtype than the weights.
 """
 
+from msgspec.structs import replace
+
 from tui_profiler.figures.units import duration
 from tui_profiler.findings.evidence import quantities, time_share
 from tui_profiler.findings.evidence.affected_operators import (
     CONVOLUTION,
     compute_roof,
+    in_dtype,
     matrix_parts,
     memory_roof,
     roof_seconds,
 )
-from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check, counted
+from tui_profiler.findings.evidence.finding import Evidence, Finding, check, counted
 from tui_profiler.findings.evidence.graph import Graph, graph
 from tui_profiler.findings.evidence.page_faults import DOUBT, page_faults
 from tui_profiler.findings.model.slow_dtype import slow_operators
@@ -99,6 +102,8 @@ def _odd_size(tree: Tree, index: int) -> int:
 
 
 _IMAGE_AXES = 4
+_WITHOUT_KERNEL = "float64"
+"""Dtype of convolutions that oneDNN and cuDNN do not compute in channels-last."""
 
 
 @check(
@@ -121,6 +126,8 @@ def channels_last(session: Session) -> Finding | Unknown | None:
         found = [node for node in part.operators if _is_contiguous_image(tree, node)]
         if not found:
             continue
+        if not set(found).isdisjoint(in_dtype(tree, part.operators, _WITHOUT_KERNEL)):
+            return None  # Their slow kernel would have to convert what the others hand on.
         costs = [tree.costs[node] for node in found]
         bytes_copied = sum(2.0 * (cost.input_bytes + cost.output_bytes) for cost in costs)
         compute = compute_roof(session.ceilings, node_dtype(tree, part.node))
@@ -153,7 +160,8 @@ def channels_last(session: Session) -> Finding | Unknown | None:
         return whole if nodes and isinstance(whole, Unknown) else None
     if low <= 0:
         return None
-    shares = [time_share.share_of(each, whole.whole) for each in (low, (low + high) / 2, high)]
+    if not whole.is_measured:  # The conversions are not in the time on paper.
+        whole = replace(whole, whole=whole.whole + high)
     formula = (
         f"copies from one layout to the other and the kernels of each, as measured here, take"
         f" {duration(low)} to {duration(high)} of {whole.whole_text}, {duration(in_faults)} of it"
@@ -173,14 +181,10 @@ def channels_last(session: Session) -> Finding | Unknown | None:
             Evidence("copy bandwidth", memory, "B/s", "measured"),
             *_kernels(kernels),
         ),
-        gains=(_layout_gain(shares, formula, is_bound=is_bound),),
+        gains=(
+            time_share.ranged(whole, (low, (low + high) / 2, high), formula, is_bound=is_bound),
+        ),
     )
-
-
-def _layout_gain(shares: list[float], formula: str, *, is_bound: bool) -> Gain:
-    if is_bound:
-        return Gain("time", shares[2], formula, "estimated", is_bound=True)
-    return Gain("time", shares[1], formula, "estimated", low=shares[0], high=shares[2])
 
 
 def _kernels(kernels: KernelCosts | None) -> tuple[Evidence, ...]:

@@ -4,7 +4,7 @@ float64 has at most half of the rate of float32, and a processor without instruc
 or float16 computes them many times slower. Both roofs are measured.
 
 1. At least: the part of the time that the roof of the dtype explains shrinks to that of float32.
-2. At most: in float32 the layers reach their roof.
+2. At most: in float32 the layers reach their roof, and need no casts.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from tui_profiler.findings.evidence.affected_operators import (
     memory_roof,
     roof_seconds,
 )
-from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check, counted
+from tui_profiler.findings.evidence.finding import Evidence, Finding, check, counted
 from tui_profiler.findings.evidence.training_step import of_step, step_seconds, usable_step
 from tui_profiler.messages import Ceilings, TrainingStep, Unknown
 from tui_profiler.queries.cost.bound import bytes_moved
@@ -33,6 +33,7 @@ from tui_profiler.session import Session, Tree
 _WIDE = "float32"
 _WIDE_BYTES = 4
 _BYTES = {"float64": 8, "bfloat16": 2, "float16": 2}
+_CASTS = frozenset({"aten::_to_copy", "aten::to"})
 _BACKWARD = 2
 """Of the forward's arithmetic and traffic."""
 _NAMES: dict[OpType, str] = {
@@ -84,7 +85,8 @@ def slow_dtype(session: Session) -> Finding | None:
     low = sum(max(one.now - one.then, 0.0) for one in slow)
     high = sum(max(one.seconds - one.then, 0.0) for one in slow)
     likely = sum(one.seconds * max(1 - one.then / one.now, 0.0) for one in slow)
-    shares = [time_share.share_of(each, seconds) for each in (low, likely, high)]
+    high += _casts_seconds(session, tree, {one.dtype for one in slow})
+    total = whole if step is None else time_share.TimeSpent(0.0, seconds, True)
     first = max(slow, key=lambda one: one.seconds)
     spent = sum(one.seconds for one in slow)
     formula = (
@@ -111,10 +113,23 @@ def slow_dtype(session: Session) -> Finding | None:
             Evidence("layers in a slow dtype", float(len(slow)), "count", "derived"),
             *(of_step(step, spent, "in these layers, forward and backward") if step else ()),
         ),
-        gains=(Gain("time", shares[1], formula, "estimated", low=shares[0], high=shares[2]),),
+        gains=(time_share.ranged(total, (low, likely, high), formula),),
         why_no_trial="only the model's author knows whether the dtype is needed",
         is_of_step=step is not None,
     )
+
+
+def _casts_seconds(session: Session, tree: Tree, dtypes: set[str]) -> float:
+    """Return the seconds of casts to or from these dtypes, which may not be needed then."""
+    casts = [
+        index
+        for index, node in enumerate(tree.nodes)
+        if node.kind == "op"
+        and node.name in _CASTS
+        and not dtypes.isdisjoint(one.dtype for one in (*node.inputs[:1], *node.outputs[:1]))
+    ]
+    spent = time_share.spent(session, casts)
+    return 0.0 if isinstance(spent, Unknown) or not spent.is_measured else spent.seconds
 
 
 def slow_operators(session: Session, tree: Tree) -> frozenset[int]:
