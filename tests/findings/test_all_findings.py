@@ -40,7 +40,7 @@ def test_nothing_known_gives_no_advice():
 
 
 def test_every_finding_names_evidence_nodes_and_how_it_was_computed():
-    session = with_host(timed(all_times(on_paper(Normed(), IMAGE), 1e-4), {"": 1e-3}), 2e-4, 1e-3)
+    session = with_host(timed(all_times(on_paper(Normed(), IMAGE), 1e-4), {"": 1e-3}), 6e-4, 1e-3)
     every = findings(session)
     assert len(every) >= 4
     assert session.tree is not None

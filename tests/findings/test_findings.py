@@ -100,13 +100,13 @@ def test_convolutions_in_nchw_are_copied_there_and_back():
     # By the copies; by the kernels, which are 1.25 times as fast here.
     assert one.gain.low == pytest.approx(copied / COPY / 1e-3, rel=1e-6)
     assert one.gain.high == pytest.approx(9e-4 * 0.2 / 1e-3, rel=1e-6)
-    # Above its roof it cannot come: then the time above the roof is what there is.
+    # Above its roof, which is known to a quarter, it cannot come.
     moved = (2 * 8 * 64 * 64 + 8 * 8 * 9 + 8) * 4
     least = max(2 * 8 * 8 * 9 * 64 * 64 / WIDE, moved / COPY)
     fast = timed(on_paper(net, image), {"": 1e-3, "0": least + 1e-5})
     one = found("channels-last", fast)
     assert one is not None
-    assert one.gain.high == pytest.approx(1e-2, rel=1e-3)
+    assert one.gain.high == pytest.approx((1e-5 + least * 0.2) / 1e-3, rel=1e-3)
 
 
 def test_page_faults_of_layout_conversions_are_their_part_of_those_of_the_forward() -> None:
@@ -180,7 +180,8 @@ def test_a_dtype_that_is_slower_here_is_named_with_its_layer_and_line(dtype: str
     assert one is not None
     assert one.gain.low == pytest.approx((now - then) / whole, rel=1e-6)
     assert one.gain.share == pytest.approx(took * 7 / 8 / whole, rel=1e-6)
-    assert one.gain.high == pytest.approx((took - then) / whole, rel=1e-6)
+    # The roofs are known to a quarter.
+    assert one.gain.high == pytest.approx((took - then / 1.25) / whole, rel=1e-6)
     assert one.title.startswith(f"{dtype} convolution in precise (")
     assert "test_findings.py:" in one.title
     # Where the machine has no such roof nothing is concluded; nor where it is as fast as float32.
@@ -285,7 +286,7 @@ def test_int8_weights_are_a_quarter_of_the_bytes():
     then = (weights / 4 + 4096 + 2.25 * 4096) / COPY + CALL
     rest = 9e-4 - now
     low = 9e-4 - (rest + then) - KERNELS.int8_call_seconds
-    high = 9e-4 - then - KERNELS.int8_call_seconds
+    high = 9e-4 - then / 1.25 - KERNELS.int8_call_seconds
     assert (one.gain.low, one.gain.high) == pytest.approx((low / 1e-3, high / 1e-3), rel=1e-6)
     memory = one.gains[1]
     assert memory.of == "memory"
@@ -307,7 +308,7 @@ def test_int8_products_are_as_fast_as_they_were_measured_to_be() -> None:
     rest = 2 * products - work
     then = products / 4 + CALL
     assert one.gain.low == pytest.approx((2 * products - rest - then - costs) / 0.1, rel=1e-4)
-    assert one.gain.high == pytest.approx((2 * products - then - costs) / 0.1, rel=1e-4)
+    assert one.gain.high == pytest.approx((2 * products - then / 1.25 - costs) / 0.1, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -354,16 +355,18 @@ def test_a_compiler_joins_elementwise_operators_and_drops_python():
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return (x + 1).sigmoid() * 2
 
-    session = all_times(on_paper(Chain(), ROW), 1e-4)
-    one = found("compile", with_host(timed(session, {"": 1e-3}), 3e-4, 1e-3))
+    rows = torch.zeros(64, 256)
+    session = all_times(on_paper(Chain(), rows), 1e-3)
+    one = found("compile", with_host(timed(session, {"": 1e-2}), 7e-4, 1e-2))
     assert one is not None
-    # Of add, sigmoid and mul the last two read another one; and 0.3 ms of 1 ms is Python.
+    # Of add, sigmoid and mul the last two read another one; and 0.7 ms of 10 ms is Python.
     assert figure(one, "fusible operators") == 2
-    # Half of both operators to both; Python by one window, with a quarter of doubt, less what
-    # remains of an operator and of the module.
-    left = (2 * 1 + 1) * CALL
-    assert one.gain.low == pytest.approx((1e-4 + 0.75 * 3e-4 - left) / 1e-3, rel=1e-4)
-    assert one.gain.high == pytest.approx((2e-4 + 1.25 * 3e-4 + 2 * CALL) / 1e-3, rel=1e-4)
+    # Half of the bytes of both, to both and half of the one before; Python by one window, with a
+    # quarter of doubt, less what remains of an operator, of the module, and of entering the code.
+    moved = 2 * 2 * 64 * 256 * 4
+    left = (2 * 1 + 1 + 50) * CALL
+    assert one.gain.low == pytest.approx((moved / COPY / 2 + 0.75 * 7e-4 - left) / 1e-2, rel=1e-4)
+    assert one.gain.high == pytest.approx((2e-3 + 5e-4 + 1.25 * 7e-4 + 2 * CALL) / 1e-2, rel=1e-4)
     single = on_paper(nn.Sequential(nn.Linear(16, 16)), ROW)
     calm = with_host(timed(all_times(single, 1e-4), {"": 1e-3, "0": 9e-4}), 1e-5, 1e-3)
     assert found("compile", calm) is None

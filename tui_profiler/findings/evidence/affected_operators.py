@@ -24,6 +24,11 @@ MATRIX: frozenset[OpType] = CONVOLUTION | {
 """Run on tensor cores or AMX, and in 16 bits under autocast."""
 
 
+ROOF_DOUBT = 1.25
+"""Times that work may be faster than a roof that is good: beyond it one is not believed
+(``MOST_RAISED`` of ``probe/measure/ceilings/ceilings.py``)."""
+
+
 class Part(Struct, frozen=True):
     """A leaf of the forward with its matrix operators."""
 

@@ -4,10 +4,10 @@
 producer, so that their intermediate tensor is never written to memory. Source: Ansel et al.,
 PyTorch 2, ASPLOS 2024, section 5.
 
-1. At least: half of the fusible operators' time, as a pair of them moves half of the bytes; and
-   Python, less what remains per operator and per module (guards), and what each break of the graph
-   costs.
-2. At most: both, with the overhead of the fused operators.
+1. At least: half of what fusible operators move, as a pair of them moves half of the bytes; and
+   Python, less what remains per operator and module, and per entry into compiled code.
+2. At most: all of both, half of the operators before, whose output is not written, and the overhead
+   of the fused operators.
 
 It skips functions that call ``nn.RNN``, ``LSTM`` or ``GRU`` (``torch._dynamo.config.allow_rnn`` is
 off): nothing is gained inside of these layers, nor in what their caller runs itself.
@@ -15,12 +15,14 @@ off): nothing is gained inside of these layers, nor in what their caller runs it
 
 from tui_profiler.figures.units import duration
 from tui_profiler.findings.evidence import quantities, time_share
-from tui_profiler.findings.evidence.affected_operators import call_seconds
+from tui_profiler.findings.evidence.affected_operators import call_seconds, memory_roof
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
 from tui_profiler.findings.evidence.graph import graph, operators
 from tui_profiler.findings.execution.synchronise import READS_A_VALUE
 from tui_profiler.messages import Unknown
+from tui_profiler.queries.cost.bound import bytes_moved
 from tui_profiler.queries.cost.breakdown import OpType, op_type
+from tui_profiler.queries.cost.ceilings import usable_roofs
 from tui_profiler.session import Session, Tree
 
 APPLIES_ABOVE = 0.03
@@ -29,8 +31,9 @@ _MOST_NODES = 200
 _KEPT_CALLS = 2
 """Operator overheads that remain per operator which is not fused: the call of a library, and the
 buffer for its output."""
-_BREAK_CALLS = 100
-"""Operator overheads per break of the graph: leaving compiled code, guards, entering it again."""
+_ENTRY_CALLS = 50
+"""Operator overheads per entry into compiled code, in guards and the code around the graph; a break
+leaves it and enters it again, which is twice as much."""
 _SKIPPED = "recurrent layers, which torch.compile skips with the function that calls them"
 _RECURRENT = frozenset({"RNN", "LSTM", "GRU"})
 _POINTWISE: frozenset[OpType] = frozenset({"activation", "elementwise", "norm", "reduction"})
@@ -155,16 +158,44 @@ def _of_both(
     calls = sum(tree.nodes[node].calls for node in fused)
     modules = sum(node.calls for node in tree.nodes if node.kind == "module")
     breaks = sum(tree.nodes[node].calls for node in operators(tree, READS_A_VALUE))
-    left = _KEPT_CALLS * max(around.operators - calls, 0) + modules + _BREAK_CALLS * breaks
-    least = seconds / 2 + around.least_python - left * call
-    most = seconds + around.most_python + calls * call - _BREAK_CALLS * breaks * call
+    left = _KEPT_CALLS * max(around.operators - calls, 0) + modules
+    left += _ENTRY_CALLS * (1 + 2 * breaks)
+    least = _moving_seconds(session, tree, fused, seconds) / 2 + around.least_python - left * call
+    most = seconds + _producers_seconds(session, tree, fused) / 2 + around.most_python
+    most += calls * call - _ENTRY_CALLS * 2 * breaks * call
     low, high = (min(one / around.whole, 1.0) for one in (least, most))
     text = (
         f"fusible operators take {duration(seconds)}, Python {duration(around.least_python)} to"
-        f" {duration(around.most_python)} of {duration(around.whole)}; compiled, half to all of the"
-        f" former are saved, and of Python all but {duration(left * call)} at most"
+        f" {duration(around.most_python)} of {duration(around.whole)}; compiled, half of the bytes"
+        f" of the former to all of them are saved, and of Python all but {duration(left * call)}"
     )
     return Gain("time", max((low + high) / 2, 0.0), text, "estimated", low=low, high=high)
+
+
+def _moving_seconds(session: Session, tree: Tree, fused: tuple[int, ...], seconds: float) -> float:
+    """Return the seconds of moving what fusible operators read and write: arithmetic stays."""
+    if session.ceilings is None or memory_roof(session.ceilings) is None:
+        return 0.0
+    roofs, total = usable_roofs(session.ceilings), 0.0
+    for node in fused:
+        moved = bytes_moved(tree.costs[node])
+        level = roofs.level(moved / max(tree.nodes[node].calls, 1))
+        rate = level.bytes_per_second or level.at_least if level is not None else 0.0
+        total += moved / rate if rate else 0.0
+    return min(total, seconds)
+
+
+def _producers_seconds(session: Session, tree: Tree, fused: tuple[int, ...]) -> float:
+    """Return the seconds of the pointwise operators whose outputs are then not written."""
+    edges, inside = graph(tree), set(fused)
+    producers = {
+        writer
+        for node in fused
+        for writer in edges.writers.get(node, ())
+        if writer not in inside and op_type(tree.nodes[writer]) in _POINTWISE
+    }
+    found = time_share.spent(session, sorted(producers))
+    return 0.0 if isinstance(found, Unknown) or not found.is_measured else found.seconds
 
 
 def fusible(tree: Tree) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from msgspec import Struct
 from tui_profiler.figures.units import duration, size
 from tui_profiler.findings.evidence import quantities, time_share
 from tui_profiler.findings.evidence.affected_operators import (
+    ROOF_DOUBT,
     Part,
     call_seconds,
     compute_roof,
@@ -181,7 +182,7 @@ def _layer(tree: Tree, part: Part, machine: _Machine) -> _Layer:
     strict, partly = then(narrow + others), then((narrow + others) / 2)
     # No more than products or bytes shrink, however near to its roof the layer is.
     slowest = max(rest + strict, now * max(_KEPT, 1 / machine.speedup))
-    return _Layer(now, slowest + costs, partly + costs, costs)
+    return _Layer(now, slowest + costs, partly / ROOF_DOUBT + costs, costs)
 
 
 def _rate(level: Level | None) -> float:

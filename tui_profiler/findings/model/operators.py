@@ -17,6 +17,7 @@ from tui_profiler.figures.units import duration
 from tui_profiler.findings.evidence import quantities, time_share
 from tui_profiler.findings.evidence.affected_operators import (
     CONVOLUTION,
+    ROOF_DOUBT,
     compute_roof,
     in_dtype,
     matrix_parts,
@@ -146,7 +147,7 @@ def channels_last(session: Session) -> Finding | Unknown | None:
         # No layout can lift a convolution above its roof.
         most = float("inf")
         if part.seconds is not None:
-            most = max(part.seconds - least - (1 - DOUBT) * kept, 0.0)
+            most = max(part.seconds - least / ROOF_DOUBT - (1 - DOUBT) * kept, 0.0)
         faster = _kernel_speedup(tree, found, kernels)
         by_kernel = copying
         if part.seconds is not None and faster is not None:
@@ -155,6 +156,8 @@ def channels_last(session: Session) -> Finding | Unknown | None:
         copied += bytes_copied
         in_faults += paging
         low += min(min(copying, by_kernel) + (1 - DOUBT) * paging, most)
+        # A copy whose data is not in the caches takes what the memory roof says.
+        copying = max(copying, bytes_copied / memory)
         high += min(max(copying, by_kernel) + (1 + DOUBT) * paging, most)
     if not nodes or isinstance(whole, Unknown):
         return whole if nodes and isinstance(whole, Unknown) else None

@@ -14,6 +14,7 @@ from msgspec import Struct
 from tui_profiler.figures.units import duration
 from tui_profiler.findings.evidence import quantities, time_share
 from tui_profiler.findings.evidence.affected_operators import (
+    ROOF_DOUBT,
     Part,
     compute_roof,
     in_dtype,
@@ -83,7 +84,7 @@ def slow_dtype(session: Session) -> Finding | None:
         return None
     seconds = step_seconds(step) if step is not None else whole.whole
     low = sum(max(one.now - one.then, 0.0) for one in slow)
-    high = sum(max(one.seconds - one.then, 0.0) for one in slow)
+    high = sum(max(one.seconds - one.then / ROOF_DOUBT, 0.0) for one in slow)
     likely = sum(one.seconds * max(1 - one.then / one.now, 0.0) for one in slow)
     high += _casts_seconds(session, tree, {one.dtype for one in slow})
     total = whole if step is None else time_share.TimeSpent(0.0, seconds, True)
