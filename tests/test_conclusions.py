@@ -13,7 +13,7 @@ import pytest
 from tui_profiler.findings import CHECKS
 from tui_profiler.queries.cost.bound_classes import LETTERS
 from tui_profiler.queries.cost.breakdown import Architecture
-from tui_profiler.queries.rules import Quantity
+from tui_profiler.queries.cost.rules import Quantity
 from tui_profiler.queries.training.verdict import RULE
 
 ROOT = Path(__file__).resolve().parents[1]

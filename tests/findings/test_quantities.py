@@ -20,7 +20,7 @@ from tui_profiler.findings import CHECKS
 from tui_profiler.findings.evidence import quantities
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, Kind, Withheld
 from tui_profiler.messages import Hello, Overhead, Program, ThreadTime, TrainingStep, Unknown
-from tui_profiler.queries.rules import UNKNOWN, Quantity, granted, without
+from tui_profiler.queries.cost.rules import UNKNOWN, Quantity, granted, without
 from tui_profiler.session import Session, apply
 
 MADE = "made unknown by the test"

@@ -152,7 +152,7 @@ def test_children_that_run_torch_are_told_of_wherever_there_is_room() -> None:
 def test_a_script_that_failed_says_so_and_not_that_a_worker_waits() -> None:
     failed = apply(EMPTY, Failed("script", "ValueError: \x1b[31mnan"))
     for session in (failed, apply(failed, Ended(1, expected=False, is_script=True))):
-        assert last_events(session)[-1].startswith("ValueError: \\x1b[31mnan")
+        assert last_events(session)[-1].startswith("ValueError: nan")
         assert state(session, 1.0).words == "script failed"
     killed = apply(EMPTY, Ended(-9, expected=False, is_script=True))
     assert state(killed, 1.0).words == "script ended by SIGKILL"

@@ -11,7 +11,7 @@ from tests.training_session import step_parts as parts
 from tests.training_session import trained as session
 from tests.training_session import training_step as step
 from tui_profiler.messages import SourceLine, ThreadTime, Unknown
-from tui_profiler.queries.rules import Quantity, without
+from tui_profiler.queries.cost.rules import Quantity, without
 from tui_profiler.queries.time.step_seconds import node_share
 from tui_profiler.queries.training.source_lines import line_name, whole_line_name
 from tui_profiler.queries.training.step import (

@@ -7,9 +7,9 @@
    gain is an upper bound and says so.
 4. A kind says in its definition whether it holds in inference, in training, or in both. It is
    withheld in the other mode, and where the mode is not known.
-5. A kind declares its quantities (``queries/rules.py``). It is withheld where one that it reads is
-   unknown, and where its wall times are contended: of a training step, unless it would be found
-   even if all of the waiting were in the parts that it reads.
+5. A kind declares its quantities (``queries/cost/rules.py``). It is withheld where one that it
+   reads is unknown, and where its wall times are contended: of a training step, unless it would be
+   found even if all of the waiting were in the parts that it reads.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from tui_profiler.findings.evidence.uncontended_step import least_parts
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Figure, Unknown, known
 from tui_profiler.messages.trials import TrialKind
-from tui_profiler.queries.rules import (
+from tui_profiler.queries.cost.rules import (
     Quantity,
     Rule,
     contention,

@@ -2,8 +2,8 @@
 
 from tui_profiler.messages import known
 from tui_profiler.queries.cost.ceilings import MEMORY, OPERATOR, usable_roofs
+from tui_profiler.queries.cost.rules import UNKNOWN, Quantity, reason_of
 from tui_profiler.queries.cost.totals import batch_axis, counted_rate, peak_bytes, why_no_times
-from tui_profiler.queries.rules import UNKNOWN, Quantity, reason_of
 from tui_profiler.queries.time.forward_kinds import why_times_do_not_fit
 from tui_profiler.queries.training import step_quantities as of_step
 from tui_profiler.session import History, Session

@@ -4,7 +4,7 @@ from tui_profiler.figures.units import duration
 from tui_profiler.findings.evidence.finding import Evidence, Gain
 from tui_profiler.findings.evidence.time_share import share_of
 from tui_profiler.messages import TrainingStep, known
-from tui_profiler.queries.rules import Quantity, why_contended, why_unusable
+from tui_profiler.queries.cost.rules import Quantity, why_contended, why_unusable
 from tui_profiler.queries.training.step import PartName
 from tui_profiler.queries.training.step_quantities import RECORDED, STEP
 from tui_profiler.session import Session

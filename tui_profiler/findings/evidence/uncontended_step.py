@@ -7,7 +7,7 @@ the step: what is still a large share of it does not come from waiting.
 from msgspec.structs import replace
 
 from tui_profiler.messages import Figure, StepParts, TrainingStep, Unknown, known
-from tui_profiler.queries.rules import Waited, waited
+from tui_profiler.queries.cost.rules import Waited, waited
 from tui_profiler.session import Session
 
 

@@ -4,7 +4,7 @@ A part that was not seen is unknown, and its time lies in ``other``.
 """
 
 from tui_profiler.messages import StepParts, TrainingStep, Unknown
-from tui_profiler.queries.rules import UNKNOWN, Clock, Quantity, reason_of, waited
+from tui_profiler.queries.cost.rules import UNKNOWN, Clock, Quantity, reason_of, waited
 from tui_profiler.queries.training.step import (
     LEAST_SET,
     NO_STEP,

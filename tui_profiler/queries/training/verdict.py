@@ -1,7 +1,7 @@
 """The verdict on a training step: the group of parts that limits it.
 
 1. It names the group with the largest share, and its figure. It is withheld where a figure that it
-   reads is unknown (``queries/rules.py``), or where the first two groups are closer than
+   reads is unknown (``queries/cost/rules.py``), or where the first two groups are closer than
    ``LEAST_LEAD``.
 2. A part that was not seen lies in ``other``, which is read: no group is larger than it seems.
 3. Waiting for a core makes every part longer: from ``LEAST_WAITING`` on it is the verdict.
@@ -14,7 +14,14 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from tui_profiler.figures.units import share as share_text
 from tui_profiler.messages import Figure, Unknown, known
-from tui_profiler.queries.rules import Rule, Waited, granted, waited, why_contended, why_withheld
+from tui_profiler.queries.cost.rules import (
+    Rule,
+    Waited,
+    granted,
+    waited,
+    why_contended,
+    why_withheld,
+)
 from tui_profiler.queries.training import step_quantities as quantities
 from tui_profiler.queries.training.step import Part, PartName, step_parts
 from tui_profiler.session import Session
