@@ -52,7 +52,7 @@ from ..widgets.header import header_lines
 from ..widgets.line_widgets import KeyBar, LinesWidget, Panel
 from ..widgets.lines import Line, text
 from ..widgets.prompt import Choice, Prompt, PromptRow
-from ..widgets.rows import Look, finished, plain, row
+from ..widgets.rows import Look, aged, finished, plain, row
 from ..widgets.status import status_lines
 from .appearance import Appearance
 from .failure import failure_lines, raised_at
@@ -355,6 +355,7 @@ class ExplorerScreen(PaintedScreen[None]):
             )
         else:
             self.tree_widget.stale = paused_at is None and is_stale(session, now)
+            self._strip.stale = self.tree_widget.stale
             self._draw_panel(session, now if paused_at is None else paused_at)
         changed = self._changed(session)
         if self.is_narrow and changed and self._told is not self.before:
@@ -387,7 +388,8 @@ class ExplorerScreen(PaintedScreen[None]):
         panel = self._compact if is_narrow else self._inspector
         trains, answers = map(bool, (step_lines.is_training_seen(session), session.generation))
         self.set_class(trains or answers, "barred")
-        self._step.show(look, step_lines.bar_lines if trains else generation_lines.bar_lines)
+        bar = step_lines.bar_lines if trains else generation_lines.bar_lines
+        self._step.show(look, lambda look, rows: aged(bar(look, rows), look))
 
         def answer(look: Look, rows: int) -> tuple[Line, ...]:
             assert asked is not None

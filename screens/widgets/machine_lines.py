@@ -9,12 +9,11 @@ from tui_profiler.messages import Figure, Gpu, Sample, Unknown, known
 from tui_profiler.queries.cost.energy import forward_energy
 from tui_profiler.queries.hardware.gpu_facts import ecc_errors_text
 from tui_profiler.queries.panel.serving import estimate, figures_of, requests_text, tokens_text
-from tui_profiler.queries.panel.state import is_stale
 from tui_profiler.queries.time.cores import cores_used
 from tui_profiler.queries.time.series import gpu_utilisation, process_memory, utilisation
 
 from .lines import EMPTY, Line, line_width
-from .rows import Look, absent, columns, fact, pending, row, section, without_colour
+from .rows import Look, absent, aged, columns, fact, pending, rhythm, row, section, without_colour
 
 LABEL = 8
 MAX_GPUS = 4
@@ -24,7 +23,7 @@ _RIGHT = 17
 
 def machine_lines(look: Look) -> tuple[Line, ...]:
     """Return the section with its title."""
-    title = section("machine", "every 1 s", look)
+    title = section("machine", rhythm("every 1 s", look), look)
     sample = look.session.sample
     if sample is None:
         if look.session.ended is not None:
@@ -43,9 +42,10 @@ def machine_lines(look: Look) -> tuple[Line, ...]:
         *_temperature(look, sample),
         *_energy(look),
     )
-    if is_stale(look.session, look.now) or look.session.ended is not None:
-        return (title, *without_colour((*lines, *serving_lines(look))))
-    return (title, *lines, *serving_lines(look))
+    lines = (*lines, *serving_lines(look))
+    if look.session.ended is not None:
+        return (title, *without_colour(lines))
+    return (title, *aged(lines, look))
 
 
 def serving_text(look: Look) -> tuple[str, str]:

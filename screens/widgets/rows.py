@@ -16,6 +16,7 @@ from tui_profiler.formatting.canvas import (
 from tui_profiler.formatting.text import safe, width, wrap
 from tui_profiler.messages import Figure, Unknown
 from tui_profiler.queries.cost.bound_classes import BoundKind
+from tui_profiler.queries.panel.state import is_stale, whole_seconds
 from tui_profiler.session import Session, Tree
 
 from .lines import EMPTY, Line, Span, exact, in_ascii, line_width, spread, with_role
@@ -190,6 +191,21 @@ def mark_of(kind: BoundKind, glyphs: Glyphs) -> str:
     """Return the sign that goes with a bound's name."""
     sign: str = getattr(glyphs, kind)
     return sign
+
+
+def aged(lines: Iterable[Line], look: Look) -> tuple[Line, ...]:
+    """Return lines as they are; in muted ink where nothing was heard for a while.
+
+    Every live figure is drawn through this or ``rhythm``: a stopped program shows none in colour.
+    """
+    return without_colour(lines) if is_stale(look.session, look.now) else tuple(lines)
+
+
+def rhythm(words: str, look: Look) -> str:
+    """Return how often figures come, or how old they are where none came for a while."""
+    if not is_stale(look.session, look.now):
+        return words
+    return f"{whole_seconds(look.now - look.session.heard_at)} ago"
 
 
 def without_colour(lines: Iterable[Line]) -> tuple[Line, ...]:

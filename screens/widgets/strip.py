@@ -27,6 +27,7 @@ from tui_profiler.session import EMPTY, Session
 
 from . import strip_lines
 from .line_widgets import LinesWidget
+from .rows import without_colour
 
 HOLD_SECONDS = 2.0
 MARGIN = 1
@@ -53,6 +54,8 @@ class ForwardStrip(LinesWidget):
 
     selected: var[int] = var(0, init=False)
     """The node whose place is marked."""
+    stale: var[bool] = var(False, init=False)
+    """Whether nothing was heard for a while: old shares have no colour."""
 
     def __init__(
         self, session: Session = EMPTY, *, glyphs: Glyphs = UNICODE, id: str | None = None
@@ -77,6 +80,10 @@ class ForwardStrip(LinesWidget):
         if session.tree is not before.tree or (session.timings is None) != (before.timings is None):
             self._widths.clear()
         self._lay()
+
+    def watch_stale(self) -> None:
+        """Draw with or without colour."""
+        self._draw()
 
     def watch_selected(self) -> None:
         """Mark its place."""
@@ -133,11 +140,12 @@ class ForwardStrip(LinesWidget):
         else:
             place = strips.place(session, forward, self.selected)
             found = () if place is None else (place,)
-        self.lines = (
+        lines = (
             strip_lines.labels(shown, tree, self.selected, cells),
             bars,
             strip_lines.marker(found, cells, self._glyphs),
         )
+        self.lines = without_colour(lines) if self.stale else lines
 
 
 def _drawn(shown: strips.Strip, found: ClassSeconds | None) -> _Drawn:

@@ -18,7 +18,6 @@ from tui_profiler.messages import NO_FORWARD, Sample, Tensor, Unknown, known
 from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.bound_classes import KINDS, LETTERS, BoundKind
 from tui_profiler.queries.panel.provenance import no_class
-from tui_profiler.queries.panel.state import is_stale
 from tui_profiler.queries.time.base import base, base_seconds
 from tui_profiler.queries.time.base import share as share_of_base
 from tui_profiler.queries.time.node_seconds import node_seconds
@@ -40,7 +39,7 @@ from ...widgets.identity_lines import (
 )
 from ...widgets.lines import EMPTY, Line, cut, line_width
 from ...widgets.machine_lines import busy, machine_lines, memory_text, serving_lines, serving_text
-from ...widgets.rows import LABEL, Look, columns, finished, meter, row, without_colour
+from ...widgets.rows import LABEL, Look, aged, columns, finished, meter, row
 from ...widgets.step_lines import node_step_lines, step_remarks, step_row
 from ...widgets.timing_lines import counted, in_unit, timing_lines, unit_of, why_not_measured
 from .why_lines import Why, why_pages
@@ -143,7 +142,7 @@ def _in_short(look: Look) -> tuple[Line, ...]:
     step = step_row(look)
     first = _labelled("step", list(step), EMPTY, look) if step else _work(look)
     figures = (first, _timing(look), _bound(look), _machine(look))
-    return without_colour(figures) if is_stale(look.session, look.now) else figures
+    return aged(figures, look)
 
 
 def _labelled(label: str, parts: list[Line], right: Line, look: Look) -> Line:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from tui_profiler.figures.units import duration, thousands
 from tui_profiler.figures.units import share as share_text
 from tui_profiler.formatting.text import safe
-from tui_profiler.queries.panel.state import is_stale
 from tui_profiler.queries.time.node_seconds import part_of
 from tui_profiler.session.columns import Shares
 
@@ -14,7 +13,7 @@ from ...widgets.file_lines import file_lines
 from ...widgets.identity_lines import identity_lines, tensor_lines, work_lines
 from ...widgets.lines import EMPTY, Line
 from ...widgets.machine_lines import machine_lines
-from ...widgets.rows import LABEL, Look, columns, finished, row, section, without_colour
+from ...widgets.rows import LABEL, Look, aged, columns, finished, row, section
 from ...widgets.step_lines import node_step_lines, step_lines
 from ...widgets.timing_lines import timing_lines
 from .inside_lines import inside_lines
@@ -66,24 +65,26 @@ def _forms(look: Look) -> Iterator[Block]:
         yield _stacked(identity, tensors, file)
         yield _stacked(identity, file)
         return
-    if look.node == 0 and (step := step_lines(look)):
-        yield _stacked(identity, (*tensors, *work), step, *_live(look, 1), window_lines(look))
+    if look.node == 0 and (step := _aged(step_lines(look), look)):
+        window = _aged(window_lines(look), look)
+        yield _stacked(identity, (*tensors, *work), step, *_live(look, 1), window)
         yield _stacked(identity, (*tensors, *work), step, *_live(look, 1))
         yield _stacked(identity, work, step, _live(look, 1)[0])
         yield _stacked(identity, step, _live(look, 1)[0])
         yield _stacked(identity, step)
         return
-    tall, window, with_tensors = _live(look, 3), window_lines(look), (*tensors, *work)
-    if step := node_step_lines(look):
+    tall, with_tensors = _live(look, 3), (*tensors, *work)
+    window = _aged(window_lines(look), look)
+    if step := _aged(node_step_lines(look), look):
         flat = _live(look, 1)
-        yield _stacked(identity, with_tensors, *tall, step, window, inside_lines(look))
+        yield _stacked(identity, with_tensors, *tall, step, window, _aged(inside_lines(look), look))
         yield _stacked(identity, with_tensors, *tall, step, window)
         yield _stacked(identity, with_tensors, *flat, step, window)
         yield _stacked(identity, with_tensors, *flat, step)
         yield _stacked(identity, work, *flat, step)
         yield _stacked(identity, flat[0], step)
         return
-    yield _stacked(identity, with_tensors, *tall, window, inside_lines(look))
+    yield _stacked(identity, with_tensors, *tall, window, _aged(inside_lines(look), look))
     yield _stacked(identity, with_tensors, *tall, window)
     flat = _live(look, 1)
     yield _stacked(identity, with_tensors, *flat, window)
@@ -94,10 +95,12 @@ def _forms(look: Look) -> Iterator[Block]:
 
 def _live(look: Look, spark_rows: int) -> tuple[Block, Block]:
     timing, bound = timing_lines(look, spark_rows), bound_lines(look)
-    if is_stale(look.session, look.now):
-        # The title keeps its ink: only figures are old.
-        return (timing[0], *without_colour(timing[1:])), (bound[0], *without_colour(bound[1:]))
-    return timing, bound
+    return _aged(timing, look), _aged(bound, look)
+
+
+def _aged(block: Block, look: Look) -> Block:
+    # The title keeps its ink: only figures are old.
+    return (*block[:1], *aged(block[1:], look))
 
 
 def _stacked(*blocks: Block) -> Block:

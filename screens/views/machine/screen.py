@@ -38,7 +38,7 @@ from ...widgets.key_bar import key_bar
 from ...widgets.line_widgets import KeyBar, Panel
 from ...widgets.lines import EMPTY, Line
 from ...widgets.machine_lines import machine_lines
-from ...widgets.rows import Look, finished, pending, section
+from ...widgets.rows import Look, aged, finished, pending, rhythm, section
 from ...widgets.scrolled import ScrolledLines
 from .energy_lines import LABEL, figure_lines, machine_energy_lines, missing, said
 
@@ -82,6 +82,7 @@ class MachineScreen(ScrollingScreen[None]):
         wanted = (
             *(session.sample, session.environment, session.ended),
             *(session.serving, body.size),
+            rhythm("", look),
         )
         if wanted != self._drawn:
             self._drawn = wanted
@@ -114,7 +115,8 @@ def hardware_lines(look: Look) -> tuple[Line, ...]:
     for block in blocks:
         if block and lines:
             lines.append(EMPTY)
-        lines += block
+        # The title keeps its ink: only figures are old.
+        lines += (*block[:1], *aged(block[1:], look))
     return tuple(lines)
 
 

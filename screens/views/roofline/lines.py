@@ -20,7 +20,6 @@ from tui_profiler.queries.cost.ceilings import roofs_of
 from tui_profiler.queries.cost.exactness import of_flops
 from tui_profiler.queries.cost.roofline import NodeRoofline, name_of
 from tui_profiler.queries.cost.roofline_view import RooflineView
-from tui_profiler.queries.panel.state import is_stale
 from tui_profiler.queries.time.base import base
 from tui_profiler.queries.time.forward_kinds import times_fit_costs
 from tui_profiler.queries.time.gpu_times import why_not_timed_on_gpu
@@ -34,6 +33,7 @@ from ...widgets.lines import EMPTY, Line, Span, exact, line_width, spread, text
 from ...widgets.rows import (
     PAD,
     Look,
+    aged,
     columns,
     edge,
     mark_of,
@@ -41,7 +41,6 @@ from ...widgets.rows import (
     section,
     thumb_rows,
     under_cursor,
-    without_colour,
     words,
 )
 from .plot import BELOW, LEAST_COLUMNS, LEAST_ROWS, SCALE, plot_lines, scale_of
@@ -115,7 +114,7 @@ def roofline_lines(
     form = form_for(look.cells, rows)
     views = (view, beside)
     lines = _beside(look, views, at, form) if form.is_beside else _stacked(look, views, at, form)
-    return list(without_colour(lines)) if is_stale(look.session, look.now) else lines
+    return list(aged(lines, look))
 
 
 def _sentence(text: str, look: Look, rows: int) -> list[Line]:

@@ -167,3 +167,17 @@ async def test_a_click_on_the_backward_goes_to_the_module() -> None:
         await pilot.click(ForwardStrip, offset=(90, 1))
         await pilot.click(ForwardStrip, offset=(39, 1))
     assert clicked == [4, 2]
+
+
+async def test_a_strip_of_old_shares_has_no_colour() -> None:
+    session = resnet()
+    async with Shown(session).run_test(size=(120, 10)) as pilot:
+        strip = pilot.app.query_one(ForwardStrip)
+        strip.stale = True
+        assert {role for line in strip.lines for part, role in line if part.strip()} <= {
+            "muted",
+            "faint",
+            "hairline",
+        }
+        strip.stale = False
+        assert "compute" in {role for _, role in strip.lines[1]}
