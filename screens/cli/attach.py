@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from tui_profiler.connection.sockets import is_in_own_directory
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import LoadSpec
 from tui_profiler.serving.address import Address
@@ -53,7 +54,8 @@ def attach_verb(
     """Attach to a running program, read-only.
 
     NAME is the name passed to tui_profiler.watch(model), or the class of the model; without it, a
-    single program is attached to and several are listed. A PID needs no preparation: a listener is
+    single program is attached to and several are listed, as is one whose sockets lie in another
+    directory than this shell's. A PID needs no preparation: a listener is
     started in that process. On another host: ssh://[user@]host[:port][/NAME|PID].
     """
     options.require_remote(who, remote_python)
@@ -128,7 +130,9 @@ def run_attached(
 def _picked(
     who: str, *, appearance: AppearanceOptions, started_at: float, serving: Address | None
 ) -> Attached | int:
-    """Attach to what fits, chosen by hand where there are several.
+    """Attach to what fits, chosen by hand where there are several or where it may be another's.
+
+    Without a name, only a program of this environment's own directory is attached to at once.
 
     Return an exit code where none was chosen, or where it is a run of several ranks and was left.
     """
@@ -139,7 +143,8 @@ def _picked(
         if who or not not_listening(UsersPrograms(), found):
             raise
         fitting = []
-    if len(fitting) != 1:
+    is_meant = bool(who) or all(is_in_own_directory(one.place) for one in fitting)
+    if len(fitting) != 1 or not is_meant:
         from ..start.picker import pick  # noqa: PLC0415
 
         picked, code = pick(who, read_preferences(appearance))

@@ -82,6 +82,20 @@ def choose(who: str) -> Found:
     return one_of(candidates(listening(who), who), who)
 
 
+def choose_listening(who: str) -> Found:
+    """Return the one program that fits among those that listen already: none is made to.
+
+    Raises:
+        AttachError: there is none, or there are several.
+    """
+    found = find()
+    is_known = any(str(one.place.pid) == who for one in found) or bool(matching(found, who))
+    if who.isdecimal() and not is_known:
+        what = f"process {who} is not watched, and no listener is started in it from here"
+        raise AttachError(what, f"tui-profiler attach {who}")
+    return one_of(candidates(found, who), who)
+
+
 def one_of(fitting: list[Found], who: str) -> Found:
     """Return the one that is meant.
 

@@ -63,6 +63,11 @@ def candidates() -> Iterator[Path]:
     yield Path(f"/tmp/tui-profiler-{user}")  # made and checked by _prepared
 
 
+def is_in_own_directory(place: Place) -> bool:
+    """Return whether a socket is where a program started from this environment would make it."""
+    return place.path.parent == next(candidates())
+
+
 def directory() -> Path:
     """Return a directory for sockets, made where it is not there.
 

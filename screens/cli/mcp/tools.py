@@ -1,6 +1,7 @@
 """What the tools of ``mcp`` answer: text for coding agents, from the sources and reports of others.
 
-1. Nothing is changed. Programs are attached to read-only; a model is traced and not run; no file is
+1. Nothing is changed. Programs are attached to read-only, and only those that listen already: no
+   listener is started in any. A model is traced and not run; no file is
    trusted, no Python code that a target names is run, nothing is downloaded, no host is called.
 2. An answer has at most ``MOST_BYTES``, and names and messages in it have passed ``text.safe``.
 3. One target is opened at a time, each within ``LIMIT_SECONDS``; its worker ends with the call,
@@ -40,7 +41,7 @@ from tui_profiler.verbs.report import followed, is_complete
 
 from ...options.side import typed_side
 from ...options.verbs import require_known
-from ...start.programs import HOW, choose, columns
+from ...start.programs import HOW, choose_listening, columns
 
 MOST_BYTES = 8192
 LIMIT_SECONDS = 120.0
@@ -219,9 +220,9 @@ class Tools:
 
 
 def _program(who: str, seconds: float) -> Source:
-    """Attach to the one program of this host that fits."""
+    """Attach to the one program of this host that fits, of those that listen already."""
     began = time.monotonic()
-    source = attached(choose(who).place)
+    source = attached(choose_listening(who).place)
     limited = max(0.1, min(seconds, MOST_SECONDS))
     return TimeLimited(source, limited, lambda: time.monotonic() - began)
 
