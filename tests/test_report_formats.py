@@ -78,7 +78,7 @@ def test_checks_that_hold_say_so_and_leave_the_report_alone(
     files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plain = report(files[0], "--format", "json", output=tmp_path / "plain")
-    checks = ("--check", "latency.p50_s<=10ms", "--check", "total_macs<=5G")
+    checks = ("--check", "latency.p50_s<=10ms", "--check", "total_parameters<=5G")
     assert report(files[0], "--format", "json", *checks, output=tmp_path / "checked") == plain
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -88,10 +88,10 @@ def test_checks_that_hold_say_so_and_leave_the_report_alone(
 def test_a_check_that_does_not_hold_is_exit_code_3_with_a_table_of_all(
     files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    checks = ("--check", "total_macs<=5G", "--check", "latency.p50_s<=0.5ms")
+    checks = ("--check", "total_parameters<=5G", "--check", "latency.p50_s<=0.5ms")
     text = report(*files[:2], "--format", "markdown", *checks, output=tmp_path / "m", code=3)
     err = capsys.readouterr().err
-    assert err.count("total_macs") == err.count("latency.p50_s") == 2
+    assert err.count("total_parameters") == err.count("latency.p50_s") == 2
     assert text.count(b"## checks") == 2
     assert b"| latency.p50\\_s" in text or b"| latency.p50_s" in text
 

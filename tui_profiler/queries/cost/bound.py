@@ -546,7 +546,7 @@ def waiting_share(session: Session, node: int, steps: Steps = ()) -> float:
         return found.waiting_share(node, steps)
     spent = node_seconds(session, node)
     left = timings.on_core(tree.nodes[node].parent, spent) if spent else 0.0
-    return 1.0 - left / spent if spent else 0.0
+    return max(1.0 - left / spent, 0.0) if spent else 0.0
 
 
 def mixes_of(session: Session) -> ClassSeconds | None:
