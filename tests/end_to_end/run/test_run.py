@@ -473,7 +473,7 @@ def test_a_script_that_raises_has_failed_in_its_own_words(start: Start, tmp_path
     assert terminal.wait_for_exit() == 1
     left = bytes(terminal.raw).rpartition(b"\x1b[?1049l")[2].decode()
     assert "a line before\r\n" in left
-    assert "script.py: AssertionError: loss is \\x1b[31mnan: see the log (exit code 1)" in left
+    assert "script.py: AssertionError: loss is nan: see the log (exit code 1)" in left
     assert "\x1b[31m" not in left
     (kept,) = re.findall(r"output kept in (\S+\.log)", left)
     assert "a line before" in Path(kept).read_text(encoding="utf-8")

@@ -31,6 +31,7 @@ from tui_profiler.probe.process.interpreter_lock import is_locked
 from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.watch.model_choice import SETTLED_SECONDS, ModelChoice, variable_path
 from tui_profiler.probe.watch.observer import Observer
+from tui_profiler.probe.watch.program_times import ProgramTimes
 from tui_profiler.probe.watch.watch import program
 from tui_profiler.queries.cost.totals import why_no_times
 from tui_profiler.queries.panel.phrases import last_events
@@ -115,6 +116,15 @@ class Script:
     def close(self) -> None:
         self.observer.close()
         self._socket.close()
+
+
+def rest(times: ProgramTimes) -> None:
+    """Let the model have rested for longer than one that is still run does."""
+    times._last_forward -= 2 * SETTLED_SECONDS
+    times._waits_since -= 2 * SETTLED_SECONDS
+    last_step = times._training._before
+    if last_step is not None:
+        times._training._before = last_step._replace(at=last_step.at - 2 * SETTLED_SECONDS)
 
 
 def _model(session: Session) -> str:
@@ -307,8 +317,7 @@ def test_a_copy_that_is_tested_takes_no_trained_models_place(is_deleted: bool) -
             last = weakref.ref(models.pop())
             wait_until(lambda: script.step() or last() is None)
         elif script.observer._times is not None:
-            script.observer._times._last_forward -= 2 * SETTLED_SECONDS
-            script.observer._times._waits_since -= 2 * SETTLED_SECONDS
+            rest(script.observer._times)
         for _ in range(8):
             script.step()
             with torch.no_grad():

@@ -72,6 +72,7 @@ class ProgramTimes:
         self.sampling_seconds = 0.0
         """CPU time of reading the machine's counters so far; only that thread writes it."""
         self._last_forward = self._taken_at = self._waits_since = time.monotonic()
+        self._counted_calls = 0
         self._is_new = False
         self._is_cold_new = False
         """Whether the warm-up has had forwards since a cold tick was given."""
@@ -199,7 +200,11 @@ class ProgramTimes:
             self._taken_at = now
         elif not self._is_new:
             self._recorder.let_go()  # A model that is not called may be gone.
-        is_unseen = not self._clock.waits and not self._training.lacks_forwards
+        counted, self._counted_calls = self._counted_calls, self._clock.counted_calls
+        if counted != self._counted_calls:
+            self._last_forward = now
+        is_seen = self._clock.waits or self._clock.is_counting
+        is_unseen = not is_seen and not self._training.lacks_forwards
         if self._clock.is_busy or is_unseen or self._is_in_step(time.perf_counter()):
             self._waits_since = now
         self._credit.charge(finished)

@@ -101,6 +101,8 @@ class ModuleClock:
         self._seconds = inf
         """Of forwards that were asked to be recorded; 0: none."""
         self._dropped_before = 0
+        self.counted_calls = 0
+        """Calls of the model in steps that were not recorded that were taken so far."""
         self.search_seconds = 0.0
         """CPU seconds that searching compiled passes for reentrant checkpointing took so far."""
 
@@ -171,7 +173,9 @@ class ModuleClock:
 
     def take_root_calls(self) -> list[RootCall]:
         """Return calls of the model in steps that were not recorded."""
-        return [] if (watching := self._watching) is None else watching.take_root_calls()
+        calls = [] if (watching := self._watching) is None else watching.take_root_calls()
+        self.counted_calls += len(calls)
+        return calls
 
     @property
     def is_step_recorded(self) -> bool:
@@ -235,6 +239,11 @@ class ModuleClock:
     def waits(self) -> bool:
         """Whether the next forward that begins is recorded."""
         return (watching := self._watching) is not None and watching.is_wanted
+
+    @property
+    def is_counting(self) -> bool:
+        """Whether calls of the model are counted that are not recorded."""
+        return (watching := self._watching) is not None and watching.peeked() is not None
 
     @property
     def is_busy(self) -> bool:

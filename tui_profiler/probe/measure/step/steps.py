@@ -641,12 +641,12 @@ class TrainingSteps:
         return self._steps
 
     def is_in_pace(self, now: float) -> bool:
-        """Return whether a step is under way that takes no longer than others may.
+        """Return whether a step of the model is under way that takes no longer than others may.
 
         Args:
             now: second of ``time.perf_counter``.
         """
-        if self._before is None or not self._recorder.is_driving:
+        if self._before is None or not self._recorder.is_driving or self.lacks_forwards:
             return False
         return not self._lengths or now - self._before.at <= LONG_FACTOR * self._lengths.p50
 
